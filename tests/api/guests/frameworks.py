@@ -1,8 +1,9 @@
-"""What each framework makes of NumPy code, in one form: values, derivatives of both modes, second ones, batches."""
+"""NumPy code in each framework, in one form: values, derivatives of both modes, second ones, batches."""
 
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,11 +14,12 @@ import gradtape as gt
 Arrays = Sequence[np.ndarray[Any, Any]]
 
 
-class Framework:
+class Framework(ABC):
     """A framework with numbers of 64 bits.
 
     The functions take the arrays of `point` one after another. `value` returns what they return, with arrays in the places of the
     framework's; the others are of functions that return one number.
+
     Attributes
     ----------
     has_singles : bool
@@ -29,25 +31,29 @@ class Framework:
     def __init__(self, name: str) -> None:
         self.xp = importlib.import_module(name)
 
+    @abstractmethod
     def value(self, function: Callable[..., Any], point: Arrays) -> Any:
-        raise NotImplementedError
+        """Return what a function returns."""
 
+    @abstractmethod
     def gradient(self, function: Callable[..., Any], point: Arrays) -> list[Any]:
-        raise NotImplementedError
+        """Return the gradients in all arguments."""
 
+    @abstractmethod
     def pushed(self, function: Callable[..., Any], point: Arrays, tangents: Arrays) -> Any:
-        raise NotImplementedError
+        """Return the derivative along tangents."""
 
+    @abstractmethod
     def second(self, function: Callable[..., Any], point: Arrays) -> Any:
         """Return the Hessian in the first argument."""
-        raise NotImplementedError
 
+    @abstractmethod
     def batch(self, function: Callable[..., Any], many: Arrays) -> Any:
-        raise NotImplementedError
+        """Return the results for arguments with one more axis."""
 
+    @abstractmethod
     def gradients_of_batch(self, function: Callable[..., Any], many: Arrays) -> Any:
         """Return the gradients in the first argument."""
-        raise NotImplementedError
 
 
 class Torch(Framework):

@@ -24,7 +24,7 @@ IN_FRAMEWORKS = pytest.mark.parametrize(
     [
         pytest.param(
             name,
-            marks=pytest.mark.skipif(importlib.util.find_spec(name) is None, reason="an optional extra"),
+            marks=pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"pip install {name}"),
         )
         for name in FRAMEWORKS
     ],
