@@ -2,11 +2,11 @@
 
 BASE and NEW are wheels, source trees, or commits of this repository. Both run the works of this folder, in this installation of Python.
 
-In a round, three processes measure a work in random order, two with BASE and one with NEW. If nothing has changed, NEW is the slowest,
+In a round, three processes measure all works, two with BASE and one with NEW, in random order. If nothing has changed, NEW is the slowest,
 the second or the fastest of the three with equal chances, whatever the noise of the machine is. The ranks of all rounds therefore give
 the exact chance of a result by noise alone, and no threshold depends on the machine. Works that are slower by more than the tolerance
-in the first rounds are measured again. The new rounds decide; their number grows with that of the works (Bonferroni). They end early
-where NEW could not fail any more.
+in the first rounds are measured again, without the others. The new rounds decide; their number grows with that of the works
+(Bonferroni). They end early where NEW could not fail any more.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Sequence
 from io import BytesIO
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import report
-from run import HERE, PACKAGES, MeasureError, chosen_of, measure_one
+from run import HERE, PACKAGES, THREADS, MeasureError, chosen_of, measure_part
 from tools import TOOLS
 from works import QUICK_SIZES, SIZES
 
@@ -39,13 +40,19 @@ QUANTITIES = {
 }
 """What is compared: its name, factor and unit in the table, and the least amount that counts."""
 
+STARTUP = "startup::"
+"""The label of the import and a first small gradient."""
+
+SMALLEST = "rosen:2:"
+"""What is measured where nothing but the startup is asked for."""
+
 Cell = tuple[str, str, str, str]
 """A work, its size, its wording, and a quantity."""
 
 Round = tuple[float, float, float]
 """What two processes with BASE and one with NEW have measured."""
 
-Measure = Callable[[Cell], Round]
+Measure = Callable[[Sequence[Cell]], dict[Cell, Round]]
 
 
 def slowdown(rounds: Sequence[Round]) -> float:
@@ -97,7 +104,7 @@ def judge(
     cells : sequence of Cell
         What is compared.
     measure : callable
-        Returns a round of a cell.
+        Returns a round of each of the given cells.
     first : int
         The rounds of each cell before those that are slower are measured again.
     tolerance : float
@@ -105,22 +112,29 @@ def judge(
     alpha : float
         The chance that any cell fails although nothing has changed.
     """
-    rounds = {cell: [measure(cell) for _ in range(first)] for cell in cells}
+    rounds: dict[Cell, list[Round]] = {cell: [] for cell in cells}
+    for _ in range(first):
+        extend(rounds, measure(cells))
     slower = [cell for cell in cells if slowdown(rounds[cell]) > 1 + tolerance]
-    worse = []
+    rounds |= {cell: [] for cell in slower}
     needed = rounds_needed(max(len(slower), 1), alpha)
-    for cell in slower:
-        rounds[cell] = []
-        while len(rounds[cell]) < needed and may_fail(rounds[cell], needed, alpha / len(slower)):
-            rounds[cell].append(measure(cell))
-        is_complete = len(rounds[cell]) == needed
-        if (
-            is_complete
-            and slowdown(rounds[cell]) > 1 + tolerance
-            and chance(rounds[cell]) <= alpha / len(slower)
-        ):
-            worse.append(cell)
+    undecided = slower
+    for _ in range(needed):
+        undecided = [cell for cell in undecided if may_fail(rounds[cell], needed, alpha / len(slower))]
+        if undecided:
+            extend(rounds, measure(undecided))
+    worse = [
+        cell
+        for cell in undecided
+        if slowdown(rounds[cell]) > 1 + tolerance and chance(rounds[cell]) <= alpha / len(slower)
+    ]
     return rounds, worse
+
+
+def extend(rounds: dict[Cell, list[Round]], measured: dict[Cell, Round]) -> None:
+    """Append a round of some cells."""
+    for cell, times in measured.items():
+        rounds[cell].append(times)
 
 
 def may_fail(rounds: Sequence[Round], needed: int, alpha: float) -> bool:
@@ -128,43 +142,37 @@ def may_fail(rounds: Sequence[Round], needed: int, alpha: float) -> bool:
     return tail(needed, total_rank(rounds) + 4 * (needed - len(rounds))) <= alpha
 
 
-class Measured:
-    """Rounds of processes, each of which measures all quantities of a work; cells of the same work share them."""
+class Processes:
+    """Rounds of three processes, each of which measures all works that are asked for, in an order of its round."""
 
     def __init__(self, trees: tuple[Path, Path], options: argparse.Namespace) -> None:
         self._trees, self._options = trees, options
-        self._kept: dict[tuple[str, str, str], list[dict[str, Round]]] = {}
-        self._taken: dict[Cell, int] = {}
+        self._started = time.monotonic()
 
-    def __call__(self, cell: Cell) -> Round:
-        work, size, wording, quantity = cell
-        kept = self._kept.setdefault((work, size, wording), [])
-        place = self._taken[cell] = self._taken.get(cell, 0) + 1
-        if place > len(kept):
-            kept.append(self._round(work, size, wording))
-        return kept[place - 1][quantity]
-
-    def _round(self, work: str, size: str, wording: str) -> dict[str, Round]:
-        print(work, size, wording, file=sys.stderr, flush=True)
+    def __call__(self, cells: Sequence[Cell]) -> dict[Cell, Round]:
+        labels = sorted({":".join(cell[:3]) for cell in cells} - {STARTUP})
+        print(f"{time.monotonic() - self._started:.0f} s: {len(cells)} cells", file=sys.stderr, flush=True)
+        random.shuffle(labels)
         base, new = self._trees
         order = [(0, base), (1, base), (2, new)]
         random.shuffle(order)
         rows: list[dict[str, Any]] = [{}, {}, {}]
-        for place, tree in order:
-            rows[place] = measure_one(
-                TOOLS["gradtape"],
-                work,
-                size,
-                wording,
-                self._options,
-                self._options.core,
-                PYTHONPATH=str(tree),
-            )
+        for position, tree in order:
+            rows[position] = self._measured(tree, labels)
         found = {}
-        for name, (_, _, _, least) in QUANTITIES.items():
-            one, other, last = (max(row[name], least) for row in rows)
-            found[name] = one, other, last
+        for cell in cells:
+            least = QUANTITIES[cell[3]][3]
+            one, other, last = (max(row[":".join(cell[:3])][cell[3]], least) for row in rows)
+            found[cell] = one, other, last
         return found
+
+    def _measured(self, tree: Path, labels: Sequence[str]) -> dict[str, Any]:
+        options = self._options
+        command = [sys.executable, str(HERE / "measure_works.py"), *(labels or [SMALLEST])]
+        command += ["--seconds", str(options.seconds)]
+        if options.core is not None:
+            command += ["--core", str(options.core)]
+        return measure_part(command, options.timeout, THREADS | {"PYTHONPATH": str(tree)})
 
 
 def unpacked(given: str, folder: Path) -> Path:
@@ -224,9 +232,11 @@ def main() -> None:
     parser.add_argument("base", help="a wheel, a source tree, or a commit")
     parser.add_argument("new", help="another one")
     parser.add_argument("--works", type=chosen_of(SIZES), default=list(SIZES), help="of " + ",".join(SIZES))
-    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes: within ten minutes on an idle machine"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="before slower works are measured again (3)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each of value and gradient (0.3)")
+    parser.add_argument("--seconds", type=float, default=0.1, help="for each of value and gradient (0.1)")
     parser.add_argument("--tolerance", type=float, default=0.03, help="slowdown that is no failure (0.03)")
     parser.add_argument(
         "--alpha", type=float, default=0.01, help="chance of a failure without a change (0.01)"
@@ -236,19 +246,20 @@ def main() -> None:
     options = parser.parse_args()
     if options.core is None and sys.platform == "linux":
         options.core = max(os.sched_getaffinity(0))
-    cells = [
+    cells: list[Cell] = [
         (work, size, wording, quantity)
         for work in options.works
         for size in (QUICK_SIZES if options.quick else SIZES)[work]
         for wording in TOOLS["gradtape"].wordings_of(work, size)
         for quantity in QUANTITIES
     ]
+    cells.append(("startup", "", "", "first_s"))
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         trees = unpacked(options.base, Path(one)), unpacked(options.new, Path(other))
         for tree in trees:
             check_import(tree)
         try:
-            measure = Measured(trees, options)
+            measure = Processes(trees, options)
             rounds, worse = judge(cells, measure, options.rounds, options.tolerance, options.alpha)
         except MeasureError as error:
             sys.exit(f"a process failed: {error}")

@@ -55,10 +55,10 @@ def main() -> None:
 def times(tool: Any, job: Any, seconds: float) -> dict[str, Any]:
     """Times, page faults and agreement."""
     calls = tool.prepare(job)
-    first_seconds, result = _timed(calls.gradient, calls.arguments, calls.finish, 1)
+    first_seconds, result = timed(calls.gradient, calls.arguments, calls.finish, 1)
     value_alone = calls.finish(calls.value(*calls.arguments))
-    value = _sample(calls.value, calls.arguments, calls.finish, seconds)
-    gradient = _sample(calls.gradient, calls.arguments, calls.finish, seconds)
+    value = sample(calls.value, calls.arguments, calls.finish, seconds)
+    gradient = sample(calls.gradient, calls.arguments, calls.finish, seconds)
     return {
         "first_s": first_seconds,
         "value_s": value["median_s"],
@@ -75,14 +75,14 @@ def memory(tool: Any, small: Any, job: Any) -> dict[str, float]:
     calls.finish(calls.gradient(*calls.arguments))
     calls = tool.prepare(job)
     gc.collect()
-    before = _forget_peak()
-    seconds, result = _timed(calls.gradient, calls.arguments, calls.finish, 1)
-    peak = _memory("VmHWM:")
+    before = forget_peak()
+    seconds, result = timed(calls.gradient, calls.arguments, calls.finish, 1)
+    peak = memory_of("VmHWM:")
     results = sum(array.nbytes for array in calls.read(result))
     return {"later_first_s": seconds, "peak_mb": max(peak - before - results, 0.0) / 1e6}
 
 
-def _timed(
+def timed(
     function: Callable[..., Any], arguments: tuple[Any, ...], finish: Callable[[Any], Any], times: int
 ) -> tuple[float, Any]:
     """Seconds for `times` calls in a row, and the last result."""
@@ -93,18 +93,18 @@ def _timed(
     return time.perf_counter() - started, result
 
 
-def _sample(
+def sample(
     function: Callable[..., Any], arguments: tuple[Any, ...], finish: Callable[[Any], Any], seconds: float
 ) -> dict[str, float]:
     """The median of samples, each of as many calls as make it long enough for the clock."""
     for _ in repeat(None, 2):
-        warm, _ = _timed(function, arguments, finish, 1)
+        warm, _ = timed(function, arguments, finish, 1)
     calls = max(1, round(SHORTEST_SAMPLE / warm))
     samples: list[float] = []
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     cpu, wall = time.process_time(), time.perf_counter()
     while len(samples) < FEWEST_SAMPLES or time.perf_counter() - wall < seconds:
-        samples.append(_timed(function, arguments, finish, calls)[0] / calls)
+        samples.append(timed(function, arguments, finish, calls)[0] / calls)
     spent = time.perf_counter() - wall
     return {
         "median_s": statistics.median(samples),
@@ -113,14 +113,14 @@ def _sample(
     }
 
 
-def _forget_peak() -> float:
+def forget_peak() -> float:
     """The memory in use, in bytes; where the system can do that, the peak starts from it anew."""
     if sys.platform == "linux":
         Path("/proc/self/clear_refs").write_text("5")
-    return _memory("VmRSS:")
+    return memory_of("VmRSS:")
 
 
-def _memory(name: str) -> float:
+def memory_of(name: str) -> float:
     """Bytes. Elsewhere than on Linux there is the peak alone."""
     if sys.platform == "linux":
         for line in Path("/proc/self/status").read_text().splitlines():

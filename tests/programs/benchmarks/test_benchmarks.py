@@ -79,7 +79,7 @@ def machine(gate: Any, rng: Any, factors: dict[Any, float]) -> Any:
         one, other, new = times * [1.0, 1.0, factors[cell]]
         return one, other, new
 
-    return measure
+    return lambda cells: {cell: measure(cell) for cell in cells}
 
 
 def test_the_gate_fails_rarely_without_a_change_and_mostly_with_one(gate: Any) -> None:
@@ -101,17 +101,32 @@ def test_the_gate_ends_early_where_a_cell_cannot_fail(gate: Any) -> None:
     needed = gate.rounds_needed(1, 0.01)
     first, slow, fast = [(1.0, 1.01, 1.2)] * 3, (1.0, 1.01, 1.2), (1.0, 1.01, 0.9)
     given = iter([*first, slow, fast, fast, *[slow] * needed])
-    rounds, worse = gate.judge([cell], lambda cell: next(given), 3, 0.03, 0.01)
+    rounds, worse = gate.judge([cell], lambda cells: {cell: next(given)}, 3, 0.03, 0.01)
     assert worse == [] and rounds[cell] == [slow, fast, fast]
     assert gate.chance([slow, fast, fast, *[slow] * (needed - 3)]) > 0.01
     assert gate.chance([slow, fast, *[slow] * (needed - 2)]) <= 0.01
 
 
+def test_later_rounds_of_the_gate_measure_the_slower_works_alone(gate: Any) -> None:
+    slow, same = (1.0, 1.01, 1.2), (1.0, 1.01, 1.0)
+    cells = [("work", str(k), "", "value_s") for k in range(3)]
+    asked: list[list[Any]] = []
+
+    def measure(cells: Any) -> Any:
+        asked.append(list(cells))
+        return {cell: slow if cell[1] == "1" else same for cell in cells}
+
+    rounds, worse = gate.judge(cells, measure, 2, 0.03, 0.01)
+    assert worse == [cells[1]]
+    assert asked == [cells] * 2 + [[cells[1]]] * gate.rounds_needed(1, 0.01)
+    assert [len(rounds[cell]) for cell in cells] == [2, gate.rounds_needed(1, 0.01), 2]
+
+
 def test_the_gate_passes_over_slowdowns_within_the_tolerance_and_reports_ratios(gate: Any) -> None:
     cell = ("work", "1", "", "gradient_s")
-    rounds, worse = gate.judge([cell], lambda cell: (1.0, 1.01, 1.02), 3, 0.03, 0.01)
+    rounds, worse = gate.judge([cell], lambda cells: {cell: (1.0, 1.01, 1.02)}, 3, 0.03, 0.01)
     assert worse == [] and len(rounds[cell]) == 3
-    rounds, worse = gate.judge([cell], lambda cell: (1.0, 1.01, 1.2), 3, 0.03, 0.01)
+    rounds, worse = gate.judge([cell], lambda cells: {cell: (1.0, 1.01, 1.2)}, 3, 0.03, 0.01)
     assert worse == [cell] and len(rounds[cell]) == gate.rounds_needed(1, 0.01)
     np.testing.assert_allclose(
         [gate.slowdown(rounds[cell]), gate.noise(rounds[cell])], [1.194, 1.01], rtol=1e-3
@@ -136,7 +151,11 @@ def test_the_gate_measures_two_trees_and_refuses_what_is_none(tmp_path: Path) ->
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("| rosen")]
-    assert len(lines) == 8 and all(quantity in done.stdout for quantity in ("first call, ms", "memory, MB"))
+    assert (
+        len(lines) == 8
+        and "| startup |" in done.stdout
+        and all(quantity in done.stdout for quantity in ("first call, ms", "memory, MB"))
+    )
     command[3] = str(tmp_path)
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 1 and "gradtape is not imported from" in done.stderr
