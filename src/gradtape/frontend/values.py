@@ -58,7 +58,7 @@ class Conflict:
 
 
 class ListReference:
-    """A list of Python. Its items stand in the state of the interpreter, which branches and loops join."""
+    """A Python list. Its items live in the interpreter's state, so that branches and loops can merge them."""
 
     __slots__ = ()
 

@@ -147,7 +147,7 @@ def limited(problem: Problem, t: Any, h_abs: Any) -> tuple[Any, Any]:
 
 
 def rejected_factor(factor: Any) -> Any:
-    """Return by what a step is reduced whose error was too large, or not a number."""
+    """Return the factor that shrinks a rejected step, whose error is too large or NaN."""
     return np.where(factor > SMALLEST_FACTOR, factor, SMALLEST_FACTOR)
 
 

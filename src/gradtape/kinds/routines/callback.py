@@ -224,12 +224,18 @@ class PythonCall(Op):
         return tuple(results)
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        raise NotDifferentiableError(f"{self.name} is part of a kernel", where=node.site)
+        raise _lowered(node)
 
     def transpose(
         self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
     ) -> tuple[Value | None, ...]:
-        raise NotDifferentiableError(f"{self.name} is part of a kernel", where=node.site)
+        raise _lowered(node)
+
+
+def _lowered(node: Node) -> NotDifferentiableError:
+    return NotDifferentiableError(
+        f"internal error: {node.op.name} must not be differentiated after lowering", where=node.site
+    )
 
 
 python_call = PythonCall("python_call")

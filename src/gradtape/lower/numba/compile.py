@@ -52,7 +52,7 @@ def compile_by_numba(graph: Graph) -> NumbaKernel:
     if any(isinstance(statement, Guard) for statement in walk(schedule_of(graph).body)):
         raise LoweringError(
             f"{graph.name} cannot be compiled by Numba",
-            why="it hands back values that decide which trace goes on",
+            why="its result decides which trace runs next",
         )
     module = NumbaModule()
     module.add_kernel(graph, "kernel_loops")

@@ -27,10 +27,10 @@ LONG: Final = 65
 another: for 1000 rows of 100 numbers, logaddexp of the row sums takes 1.6 microseconds in a loop of its own and 22 around the sums."""
 
 AGAIN: Final = 128
-"""Elements of a row that are read again, from the second cache, in the time that a function of one element takes longer: 10 ns."""
+"""Elements whose second read, from the L2 cache, takes as long as one more call of a scalar function: 10 ns."""
 
 NEAR: Final = 2**17
-"""Elements that stay in the second cache until they are read again."""
+"""Elements that stay in the L2 cache until they are read again."""
 
 LANES: Final = 8
 """Fewer elements are not worth a loop."""

@@ -41,7 +41,7 @@ DEPTH: Final = 40
 """Nodes in a chain after which one becomes a nest, so that interpreting its elements need not recurse deeper."""
 
 TANGLED: Final = 4
-"""Reshapes in a chain after which one becomes a nest: each may double the length of a position."""
+"""Chained reshapes after which one is stored: each can double the length of the index expressions."""
 
 PLACES: Final = 24
 """Positions of a value at which one element of another may read it: beyond, the other is stored, or a chain of stencils would be

@@ -370,7 +370,7 @@ def _computed_twice(
 def _computed_out_of_order(
     graph: Graph, costs: Mapping[Value, float], by_value: Mapping[Value, LoopNest]
 ) -> set[Value]:
-    """Return costly arrays most of whose elements are read at positions that are data: no vectors, and a division for each axis."""
+    """Return expensive arrays that are mostly gathered. They are stored, since a fused gather would not vectorise."""
     return {
         source
         for node in graph.nodes

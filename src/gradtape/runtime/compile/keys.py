@@ -84,7 +84,7 @@ def environment_identity() -> str:
 
 
 def _scipy_version() -> str:
-    """Return the version of SciPy, whose routines object code calls by their names; to import it or its metadata takes longer."""
+    """Return SciPy's version, since object code calls its routines by name. Reading version.py is faster than importing SciPy."""
     found = importlib.util.find_spec("scipy")
     if found is None or found.origin is None:
         return ""

@@ -435,7 +435,7 @@ class Tracer:
             and _is_plain(call, outputs)
         ):
             entry = native_call(call, traced, tree, outputs, spec.originals, writes.all())
-        # Machine code takes C-contiguous arrays, of which views may be other views; the kernel behind it serves both.
+        # The native entry accepts only C-contiguous arrays, since views of other layouts alias differently; the kernel works for both.
         form = None if entry is None else entry.form
         native = entry if _is_safe(call, spec, writes) else None
         specialisation = Specialisation(

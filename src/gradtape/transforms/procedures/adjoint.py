@@ -55,7 +55,7 @@ from gradtape.transforms.vjp import pull_back, reverse_sweep
 
 
 class Adjoint:
-    """The reverse sweep before it is decided how the values of the forward sweep come to it.
+    """The adjoint code, before the choice which forward values are saved and which are recomputed.
 
     Parameters
     ----------

@@ -197,7 +197,7 @@ def _with_kinks(procedure: Procedure) -> Procedure:
 
 
 def _prepared(procedure: Procedure, policy: Policy) -> Procedure:
-    """Return a procedure with few arrays between its loops, and few passes over matrices; a policy is about the loops that there are."""
+    """Return a procedure with its loops fused; a checkpoint policy names the original loops, so that these are kept."""
     if policy not in (None, "all"):
         return contract_arrays(procedure)
     return permute_loops(contract_arrays(block_products(procedure)))
