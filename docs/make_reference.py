@@ -47,7 +47,7 @@ INTERNAL = frozenset(
     [
         "change_rows",
         "data_now",
-        "followed",
+        "is_recorded",
         "is_scalar",
         "mark",
         "part_view",

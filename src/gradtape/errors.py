@@ -148,7 +148,7 @@ def user_level() -> int:
 
 
 def is_internal(frame: FrameType) -> bool:
-    """Return whether a frame is of gradtape, or of a library whose functions gradtape follows."""
+    """Return whether a frame is of gradtape, or of a library whose functions gradtape supports."""
     return _is_of_library(frame.f_globals.get("__name__", ""))
 
 
@@ -213,7 +213,7 @@ class StaticArgumentError(DtypeError):
 
 
 class ArraySubclassError(DtypeError):
-    """A subclass of ndarray whose semantics gradtape does not follow."""
+    """A subclass of ndarray whose semantics gradtape does not support."""
 
 
 class NonScalarOutputError(GradtapeError, TypeError):
@@ -221,7 +221,7 @@ class NonScalarOutputError(GradtapeError, TypeError):
 
 
 class UnsupportedFunctionError(GradtapeError, TypeError, LookupError):
-    """A NumPy function that gradtape does not follow: it has no rule, of which other libraries tell by a LookupError."""
+    """A NumPy function that gradtape does not support: it has no rule, of which other libraries tell by a LookupError."""
 
 
 class UnsupportedCodeError(GradtapeError, TypeError):

@@ -20,12 +20,12 @@ def operand(given: Any, argument: str) -> Value:
 
 
 def traceable(value: Value) -> Value:
-    """Return a number as an array of rank 0, which a tag can follow; other values as they are."""
+    """Return a number as an array of rank 0, which can have a tag; other values as they are."""
     return Value(value.aval, data=value.data) if isinstance(value, Literal) else value
 
 
 def traceable_operand(given: Any, argument: str) -> Value:
-    """Return the value of an array or a number as one that a tag can follow."""
+    """Return the value of an array or a number as one that can have a tag."""
     return traceable(operand(given, argument))
 
 

@@ -10,7 +10,7 @@ from gradtape.api.tape.create import stop_gradient
 from gradtape.autograd.core import VJPNode, defjvp_argnums, defvjp_argnums
 from gradtape.autograd.core import primitive as primitive
 from gradtape.errors import ConcretizationError
-from gradtape.trace.array.handle import Handle, is_followed
+from gradtape.trace.array.handle import Handle, is_recorded
 
 
 class _Boxes(type):
@@ -30,7 +30,7 @@ class Box(metaclass=_Boxes):
 
 def isbox(value: Any) -> bool:
     """Return whether a derivative in a value is computed."""
-    return is_followed(value)
+    return is_recorded(value)
 
 
 def getval(value: Any) -> Any:

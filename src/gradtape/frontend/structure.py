@@ -274,9 +274,9 @@ class _Structurer:
             joins = self.after[label]
         else:
             nodes = self.inside(label)
-        return self.followed(nodes, joins)
+        return self.with_joins(nodes, joins)
 
-    def followed(self, nodes: list[_Raw], joins: Iterable[int]) -> list[_Raw]:
+    def with_joins(self, nodes: list[_Raw], joins: Iterable[int]) -> list[_Raw]:
         """Return nodes with the blocks that come after them, the earliest innermost."""
         for join in sorted(joins, key=self.graph.order.__getitem__):
             nodes = [_Block(("block", join), nodes), *self.tree(join)]
@@ -290,7 +290,7 @@ class _Structurer:
         for_loop = self._for(block) if not joins else None
         if for_loop is not None:
             return [for_loop]
-        return [_Loop(("loop", label), self.followed(self.inside(label), joins), block.line)]
+        return [_Loop(("loop", label), self.with_joins(self.inside(label), joins), block.line)]
 
     def _for(self, block: BasicBlock) -> _For | None:
         kinds = {one.kind: one for one in block.instructions}

@@ -1,6 +1,6 @@
 """A bound on the work of one compilation, counted in steps: a compiler that does not converge stops with an error.
 
-A step is a node that a pass looks at, or an element that the scheduler follows. Steps rather than seconds, so that a program that
+A step is a node that a pass looks at, or an element that the scheduler visits. Steps rather than seconds, so that a program that
 compiles on one machine compiles on every machine.
 """
 

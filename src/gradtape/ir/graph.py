@@ -43,7 +43,7 @@ class Value:
     data : numpy.ndarray or None
         The array itself where it is known.
     tags : tuple of TraceTag
-        Who follows it.
+        The tapes and traces that record it.
     owner : weakref.ref or None
         The user's handle while it lives: what is held is worth keeping when it is computed along with something else.
     name : str or None
@@ -340,11 +340,11 @@ class Node:
 
     @property
     def tags(self) -> tuple[TraceTag, ...]:
-        """Who followed the outputs when the node was made."""
+        """The tags of the outputs when the node was made."""
         return self._tags
 
     def set_tags(self, tags: tuple[TraceTag, ...]) -> None:
-        """Say who follows the outputs."""
+        """Set the tags of the outputs."""
         self._tags = tags
 
     def copy(self, inputs: tuple[Value, ...]) -> Node:

@@ -1,4 +1,4 @@
-"""Trace tags: the tapes and traces that follow values."""
+"""Trace tags: the tapes and traces that record values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TraceTag:
     log : object
         What is remembered for explanations.
     recorded_by : int or None
-        The thread whose nodes are followed now, `ANY` for all, None for none.
+        The thread whose nodes are recorded now, `ANY` for all, None for none.
     missed : object
         The place of the last node that was made on another thread meanwhile, and is not recorded.
     """
@@ -74,7 +74,7 @@ class TraceTag:
 
     @property
     def recording(self) -> bool:
-        """Whether nodes made on this thread now are followed."""
+        """Whether nodes made on this thread are recorded now."""
         return self.recorded_by is ANY or self.recorded_by == get_ident()
 
     @recording.setter

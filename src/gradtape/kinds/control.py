@@ -74,7 +74,7 @@ class Custom(Op):
     """A function with a derivative of its own.
 
     The first `hidden` inputs are what the function's body computed, and become the outputs; the others are the
-    operands, in which the rule differentiates. No derivative follows the hidden inputs.
+    operands, in which the rule differentiates. The hidden inputs have no derivative.
     """
 
     def __call__(self, results: Sequence[Value], operands: Sequence[Value], rule: Rule) -> tuple[Value, ...]:
@@ -176,8 +176,8 @@ custom_call = Custom("custom_call")
 barrier = Barrier("barrier")
 
 
-def followed(node: Node) -> tuple[Value, ...]:
-    """Return the inputs of a node that derivatives follow."""
+def visible_inputs(node: Node) -> tuple[Value, ...]:
+    """Return the inputs of a node that its derivative rule sees: those of a custom rule without the hidden ones."""
     return node.inputs[node.params["hidden"] :] if isinstance(node.op, Custom) else node.inputs
 
 
@@ -185,4 +185,4 @@ def carried(node: Node) -> tuple[Value, ...]:
     """Return the inputs of a linear node that cotangents are pulled back to."""
     if isinstance(node.op, Custom) and node.params["rule"].opens:
         return node.inputs[: node.params["hidden"]]
-    return followed(node)
+    return visible_inputs(node)

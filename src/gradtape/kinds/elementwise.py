@@ -419,7 +419,7 @@ class Elementwise(Op):
             return self.of_two(*operands)
         key = tuple([_type(x) for x in operands])
         plan = self._plans.get(key)
-        return self._first(key, operands) if plan is None else self._followed(plan, operands)
+        return self._first(key, operands) if plan is None else self._traced(plan, operands)
 
     # Recording is mostly the same few combinations of types: a plan per combination makes it several times as fast.
 
@@ -450,7 +450,7 @@ class Elementwise(Op):
             return template(x, y)
         return single(self, (x, y), NO_PARAMS, here.site, plan.types, plan.aval)
 
-    def _followed(self, plan: _Plan, operands: tuple[Any, ...]) -> Value:
+    def _traced(self, plan: _Plan, operands: tuple[Any, ...]) -> Value:
         if plan.numbers is not None:
             operands = tuple(
                 [

@@ -59,7 +59,7 @@ BORROWED: dict[str, Callable[..., Any]] = {}
 
 OPAQUE: dict[str, tuple[dict[str, str], bool]] = {}
 """Functions that compute with numbers only, and may call the user's functions with numbers, by their module: why, empty for the common
-reason, ``followed`` for one that is none of them; and whether the other public functions of the module are opaque as well."""
+reason, ``supported`` for one that is none of them; and whether the other public functions of the module are opaque as well."""
 
 SOLVERS: dict[str, Callable[..., Any]] = {}
 """What runs in place of an opaque function when a traced array reaches it, by its name: ``(plain, args, kwargs) -> result``, or

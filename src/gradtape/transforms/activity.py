@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import carries_derivatives
-from gradtape.kinds.control import followed
+from gradtape.kinds.control import visible_inputs
 from gradtape.kinds.elementwise import Elementwise
 
 
@@ -26,4 +26,4 @@ def differentiable_inputs(node: Node) -> Sequence[Value]:
     op = node.op
     if isinstance(op, Elementwise) and op.partials is not None and None in op.partials:
         return [operand for operand, rule in zip(node.inputs, op.partials, strict=True) if rule is not None]
-    return followed(node)
+    return visible_inputs(node)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, Value, extract, next_serial, number_of
 from gradtape.ir.types import is_inexact
-from gradtape.kinds.control import OwnPullback, followed
+from gradtape.kinds.control import OwnPullback, visible_inputs
 from gradtape.kinds.cotangent import Tangent, summed
 from gradtape.kinds.elementwise import Elementwise, Rule, SmoothSquare, scaled
 from gradtape.kinds.index_map import IndexMap
@@ -67,7 +67,7 @@ def forward_sweep(
     """
     pushed: dict[Value, Tangent | None] = dict(zip(sources, tangents, strict=True))
     nodes, _ = extract(
-        targets, sources, stop=lambda value: stop(value) or value.node is None, follow=followed
+        targets, sources, stop=lambda value: stop(value) or value.node is None, follow=visible_inputs
     )
     constant = cancelling_shifts(nodes, targets, sources)
     known = set(sources)

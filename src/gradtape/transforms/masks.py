@@ -10,7 +10,7 @@ from gradtape.ir.graph import Literal, Node, Value, extract, literal, number_of
 from gradtape.ir.types import FLOAT64, INT64, Shape
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
-from gradtape.kinds.control import OwnPullback, followed
+from gradtape.kinds.control import OwnPullback, visible_inputs
 from gradtape.kinds.correlation import Correlation
 from gradtape.kinds.cotangent import Cotangent, Tangent
 from gradtape.kinds.cumulative import Cumulative
@@ -46,7 +46,7 @@ def with_masks(
     if not constant:
         return list(map(Tangent, seeds))
     nodes, _ = extract(
-        targets, sources, stop=lambda value: stop(value) or value.node is None, follow=followed
+        targets, sources, stop=lambda value: stop(value) or value.node is None, follow=visible_inputs
     )
     if not any(map(_may_have_infinite_slope, nodes)):
         return list(map(Tangent, seeds))

@@ -9,7 +9,7 @@ from typing import Final
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import carries_derivatives
 from gradtape.kinds.contract import Contract
-from gradtape.kinds.control import followed
+from gradtape.kinds.control import visible_inputs
 from gradtape.kinds.index_map import IndexMap
 from gradtape.ops.core.elementwise.cast import stop_gradient
 from gradtape.ops.core.elementwise.extrema import clip
@@ -72,7 +72,7 @@ def cancelling_shifts(
     target_set = set(targets)
     readers: dict[Value, list[int]] = {}
     for place, node in enumerate(nodes):
-        for value in followed(node):
+        for value in visible_inputs(node):
             if value in active:
                 readers.setdefault(value, []).append(place)
     return {value for value in candidates if _cancels(value, nodes, readers, target_set)}
@@ -126,7 +126,7 @@ def _cancels(
         outs = [out for out in node.outs if carries_derivatives(out.dtype)]
         if not outs or node.op is stop_gradient:
             continue
-        shifts = [shifted.get(operand) for operand in followed(node)]
+        shifts = [shifted.get(operand) for operand in visible_inputs(node)]
         if not any(shifts):
             continue
         try:

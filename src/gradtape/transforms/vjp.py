@@ -9,7 +9,7 @@ from dataclasses import replace
 from gradtape.errors import InternalError
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, TraceTag, Value, extract, number_of
-from gradtape.kinds.control import Custom, OwnPullback, followed
+from gradtape.kinds.control import Custom, OwnPullback, visible_inputs
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise, scaled
 from gradtape.kinds.routines.callback import Callback
@@ -101,7 +101,7 @@ def reverse_sweep(
         targets,
         (),
         stop=lambda value: value.node is None or value in barriers or (stop(value) and value not in wanted),
-        follow=followed,
+        follow=visible_inputs,
     )
     active = active_values(nodes, wanted, cancelling_shifts(nodes, targets, wanted))
     found = Cotangents(barriers)
@@ -205,7 +205,7 @@ def _pull_linearised(
 
 
 def _pull_by_rule(node: Node, active: set[Value], found: Cotangents) -> None:
-    operands = followed(node)
+    operands = visible_inputs(node)
     wanted = [operand in active for operand in operands]
     parts = node.params["rule"].pull_back(node, list(map(found.get, node.outs)), wanted)
     for operand, part, chosen in zip(operands, parts, wanted, strict=True):

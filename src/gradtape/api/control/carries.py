@@ -182,5 +182,5 @@ def element_types(stacked: Sequence[Value]) -> list[Aval]:
 
 
 def placeholders(types: Sequence[Aval], tag: Any) -> list[Value]:
-    """Return values of these types without numbers, which a tag follows."""
+    """Return values of these types without numbers, with a tag."""
     return [Value(type_, tags=(tag,)) for type_ in types]

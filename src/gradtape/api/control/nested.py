@@ -54,7 +54,7 @@ class NumericLeaves(Leaves):
     def recorded(self) -> bool:
         """Whether a leaf belongs to a recording."""
         return any(
-            isinstance(leaf, Handle) and (not isinstance(leaf, Variable) or leaf.followed)
+            isinstance(leaf, Handle) and (not isinstance(leaf, Variable) or leaf.is_recorded)
             for leaf in self.leaves
         )
 

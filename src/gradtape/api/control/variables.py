@@ -24,7 +24,7 @@ def contents(variables: Sequence[Variable], caller: str) -> list[Value]:
     Raises
     ------
     ArgumentError
-        For a variable that a tape follows.
+        For a variable that a tape records.
     """
     values = []
     for variable in variables:

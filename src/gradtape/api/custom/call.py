@@ -17,7 +17,7 @@ from gradtape.errors import LeakedValueError, NotDifferentiableError, RuleError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Node, TraceTag, Value, extract, literal
 from gradtape.ir.types import is_inexact
-from gradtape.kinds.control import Rule, custom_call, followed, pulled_by_value
+from gradtape.kinds.control import Rule, custom_call, pulled_by_value, visible_inputs
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.cast import identity
@@ -111,7 +111,7 @@ class Operands(Leaves):
 
     def read_by(self, outputs: Sequence[Value]) -> list[Value]:
         """Return the values that the body read besides its arguments, in the order of their use."""
-        _, leaves = extract(outputs, self.starts, lambda value: self.tag not in value.tags, followed)
+        _, leaves = extract(outputs, self.starts, lambda value: self.tag not in value.tags, visible_inputs)
         return leaves
 
 
@@ -174,7 +174,7 @@ class ForwardRule(BothModes):
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
         tag = TraceTag()
-        values = followed(node)
+        values = visible_inputs(node)
         starts = [Value(value.aval, tags=(tag,)) for value in values]
         count = len(self.operands.values)
         given = [

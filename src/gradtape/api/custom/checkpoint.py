@@ -17,7 +17,7 @@ from gradtape.errors import TapeError
 from gradtape.ir.builder import emit, here, keep_names
 from gradtape.ir.graph import Node, TraceTag, Value, extract, merge_tags
 from gradtape.ir.types import Shape
-from gradtape.kinds.control import Rule, barrier, custom_call, followed
+from gradtape.kinds.control import Rule, barrier, custom_call, visible_inputs
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.ops.core.elementwise.arithmetic import multiply
 from gradtape.ops.core.elementwise.cast import identity
@@ -137,7 +137,7 @@ class _Again(Rule):
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
         tag = TraceTag()
-        starts = [_tagged(emit(identity, [value]), value, tag) for value in followed(node)]
+        starts = [_tagged(emit(identity, [value]), value, tag) for value in visible_inputs(node)]
         outs = self._outputs(node, starts, tag)
         tag.recording = False
         given = [
@@ -157,7 +157,7 @@ class _Again(Rule):
         self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
         tag = TraceTag()
-        values = followed(node)
+        values = visible_inputs(node)
         arrived = [cotangent for cotangent in cotangents if cotangent is not None]
         kept = barrier(values, [cotangent.value for cotangent in arrived])
         starts = [_tagged(start, value, tag) for start, value in zip(kept, values, strict=True)]
@@ -184,7 +184,7 @@ class _Again(Rule):
             result = self._body(*operands.filled(starts[:count]), **self._kwargs)
         outs = [traceable_operand(leaf, f"a result of {self.name}") for leaf in flatten(result)[0]]
         outs += [multiply(outs[position], outs[position]) for position in self._squared_results]
-        nodes, read = extract(outs, starts, lambda value: tag not in value.tags, followed)
+        nodes, read = extract(outs, starts, lambda value: tag not in value.tags, visible_inputs)
         captured = [read[position] for position in self._captured] if len(read) == self._read else None
         if captured is None or _types([*outs, *captured]) != _types([*node.outs, *starts[count:]]):
             raise TapeError(

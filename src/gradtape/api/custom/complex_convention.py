@@ -17,7 +17,7 @@ from gradtape.errors import ArgumentError, DtypeError, NonScalarOutputError, Not
 from gradtape.ir.body import bodies_of
 from gradtape.ir.graph import Literal, Node, TraceTag, Value, extract, literal
 from gradtape.ir.types import is_inexact
-from gradtape.kinds.control import followed
+from gradtape.kinds.control import visible_inputs
 from gradtape.ops.core.elementwise.complex_parts import conjugate
 from gradtape.trace.source.sites import user_site
 
@@ -94,11 +94,11 @@ def check_holomorphic(target: Value, starts: Sequence[Value], tag: TraceTag, cal
     needed = {target}
     for node in reversed(nodes):
         if node.op.name != "stop_gradient" and not needed.isdisjoint(node.outs):
-            needed.update(operand for operand in followed(node) if is_inexact(operand.dtype))
+            needed.update(operand for operand in visible_inputs(node) if is_inexact(operand.dtype))
     reached = set(starts)
     for node in nodes:
         outs = needed.intersection(node.outs)
-        if not outs or reached.isdisjoint(followed(node)):
+        if not outs or reached.isdisjoint(visible_inputs(node)):
             continue
         met = (
             node

@@ -28,7 +28,7 @@ from gradtape.errors import RuleError, ShapeError, counted, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import Shape
-from gradtape.kinds.control import followed
+from gradtape.kinds.control import visible_inputs
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.masked import without_selections
@@ -161,7 +161,7 @@ class GradientRule(ReverseRule):
             Array(zeros_for(out) if cotangent is None else conjugated(cotangent))
             for out, cotangent in zip(node.outs, cotangents, strict=True)
         ]
-        operands = followed(node)
+        operands = visible_inputs(node)
         values = operands[: len(self.operands.values)]
         grad_fn = self.grad_fn if self.operands.are(values) else self.again(values)
         told = bool(self.variables) or _needs_variables(grad_fn)

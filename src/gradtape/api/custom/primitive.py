@@ -27,7 +27,7 @@ from gradtape.errors import RuleError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import is_inexact
-from gradtape.kinds.control import followed
+from gradtape.kinds.control import visible_inputs
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.concretize import abstracting_trace
 from gradtape.trace.array.handle import Handle
@@ -169,7 +169,9 @@ class _Rules(BothModes):
 
     def arguments(self, node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of the call that a node stands for."""
-        return self.bound.filled([Array(value) for value in followed(node)[: len(self.operands.values)]])
+        return self.bound.filled(
+            [Array(value) for value in visible_inputs(node)[: len(self.operands.values)]]
+        )
 
     def results(self, node: Node) -> Any:
         """Return what the call has computed."""

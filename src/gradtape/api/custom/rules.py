@@ -32,7 +32,7 @@ from gradtape.errors import ArgumentError, RuleError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import is_inexact
-from gradtape.kinds.control import followed
+from gradtape.kinds.control import visible_inputs
 from gradtape.trace.array.array import Array
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.source.contexts import in_rule
@@ -337,7 +337,7 @@ class _TangentRule(ForwardRule):
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
         self.refuse_captured(node, [tangent is not None for tangent in tangents])
         count = len(self.operands.values)
-        primals = self.operands.filled(followed(node)[:count])
+        primals = self.operands.filled(visible_inputs(node)[:count])
         with self.operands.snapshot.restored(), in_rule():  # rules like to call the function itself
             returned = self._rule(*self._fixed, primals, self.operands.tangents(tangents[:count]))
         here.site = node.site
@@ -376,7 +376,7 @@ class _CotangentRule(ReverseRule):
         self.refuse_captured(node, wanted)
         operands = self.operands
         count = len(operands.values)
-        values = followed(node)[:count]
+        values = visible_inputs(node)[:count]
         # What the call left is good for the call itself. What is made now is not kept: another derivative
         # may be taken while other tapes record.
         known = self._residuals if operands.are(values) else []

@@ -12,7 +12,7 @@ from gradtape.api.debug.paths import (
     ancestors,
     depends,
     find_loss,
-    follow,
+    find_paths,
     leaves_of,
     unfolded,
     unobserved_sweep,
@@ -194,7 +194,7 @@ def _connected(target: Value, source: Value, tag: TraceTag, log: Log) -> Explana
             None if first is None else first.op.name,
             "x = tape.watch(x), inside the with block and before it is used",
         )
-    found, cuts = follow([target], [source], ancestors(target), tag)
+    found, cuts = find_paths([target], [source], ancestors(target), tag)
     if not found or not is_inexact(target.dtype):
         return explain_cut(cuts, log)
     sweep = unobserved_sweep(target, source, tag)

@@ -81,29 +81,29 @@ def depends(target: Value, source: Value) -> bool:
     return any(source in node.inputs for node in ancestors(target))
 
 
-def follow(
+def find_paths(
     targets: Sequence[Value], sources: Iterable[Value], nodes: Sequence[Node], tag: TraceTag | None
 ) -> tuple[bool, list[Cut]]:
     """Return whether a path of a derivative leads from a source to a target, and where other paths end."""
-    followed = set(sources)
+    active = set(sources)
     cuts: list[Cut] = []
     elsewhere: list[Cut] = []
     for node in nodes:
         for argument, operand in enumerate(node.inputs):
-            if operand not in followed:
+            if operand not in active:
                 continue
             kind = _cut(node, argument, tag)
             if kind is None:
                 outs = [out for out in node.outs if is_inexact(out.dtype)]
                 reached = [out for out in outs if _reaches(node, argument, out)]
-                followed.update(reached)
+                active.update(reached)
                 elsewhere += [Cut("no derivative", node, operand)] * (len(reached) < len(outs))
             else:
                 inside = list(_cuts_inside(node, argument)) if kind == "no derivative" else []
                 cuts += inside or [Cut(kind, node, operand)]
     cuts = cuts or elsewhere
     cuts.sort(key=lambda cut: KINDS.index(cut.kind))
-    return not followed.isdisjoint(targets), cuts
+    return not active.isdisjoint(targets), cuts
 
 
 def _cut(node: Node, argument: int, tag: TraceTag | None) -> str | None:
@@ -148,30 +148,28 @@ def _cuts_inside(node: Node, argument: int) -> Iterator[Cut]:
         with inner_sweeps() as inner:
             _passes(node, argument)
         for sweep in inner:
-            yield from follow(sweep.targets, sweep.sources, _ancestors(sweep.targets), None)[1]
+            yield from find_paths(sweep.targets, sweep.sources, _ancestors(sweep.targets), None)[1]
     if not isinstance(node.op, Structured):
         return
     bodies = node.params.get("branches") or (node.params["body"],)
     # The first input of a loop's body is the number of the iteration; the first operand of a switch or repeat is not passed to bodies.
     place = argument - 1 if "branches" in node.params else argument + 1 - isinstance(node.op, Repeat)
     for body in bodies if place >= 0 else ():
-        followed = {body.inputs[place]}
+        active = {body.inputs[place]}
         carried = body.inputs[1 + node.params.get("consts", 0) :][: node.params.get("carries", 0)]
         found: list[Cut] = []
         before = 0
-        while len(followed) > before:
-            before, found = len(followed), []
+        while len(active) > before:
+            before, found = len(active), []
             for inner in body.nodes:
                 for position, operand in enumerate(inner.inputs):
-                    if operand in followed:
+                    if operand in active:
                         kind = _cut(inner, position, None)
                         if kind is None:
-                            followed.update(out for out in inner.outs if is_inexact(out.dtype))
+                            active.update(out for out in inner.outs if is_inexact(out.dtype))
                         else:
                             found += list(_cuts_inside(inner, position)) or [Cut(kind, inner, operand)]
-            followed.update(
-                carry for carry, end in zip(carried, body.outputs, strict=False) if end in followed
-            )
+            active.update(carry for carry, end in zip(carried, body.outputs, strict=False) if end in active)
         yield from found
 
 
@@ -242,7 +240,7 @@ def _loss_at(
                     inside.inner,
                     loops,
                 )
-            _, cuts = follow(inside.targets, zero, inside.nodes, None)
+            _, cuts = find_paths(inside.targets, zero, inside.nodes, None)
             return Loss(nodes, cuts, loops.iterations.get(cuts[0].node, ()) if cuts else ())
     if node is not None and isinstance(node.op, Custom):
         for sweep in inner:

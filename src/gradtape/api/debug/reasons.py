@@ -72,7 +72,7 @@ def explain_cut(cuts: Sequence[Cut], log: Log) -> Explanation:
 
 
 def _unrecorded(cut: Cut, log: Log) -> Explanation:
-    """Explain a result that the tape does not follow although it follows the operand."""
+    """Explain a result that the tape does not record although it records the operand."""
     value, site = cut.operand, cut.node.site
     watched = log.watched.get(value)
     if watched is not None and isinstance(site, Site) and site.tick <= watched.tick:

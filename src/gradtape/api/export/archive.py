@@ -38,7 +38,7 @@ from gradtape.lru import LRU
 from gradtape.records import value_record
 from gradtape.runtime.compile.program import GuardMiss, Program, program_for
 from gradtape.trace.array.array import Array
-from gradtape.trace.array.handle import Handle, fresh_value, is_followed
+from gradtape.trace.array.handle import Handle, fresh_value, is_recorded
 from gradtape.trace.jit.dims import Dim
 from gradtape.trace.jit.leaf_kinds import is_dynamic, is_weak
 from gradtape.trace.jit.signature import CallArguments, as_input
@@ -109,7 +109,7 @@ class Loaded:
         call = CallArguments(args, kwargs)
         given, point = self._checked(call)
         graph, program = self._at(point)
-        if any(is_followed(leaf) for leaf in given):
+        if any(is_recorded(leaf) for leaf in given):
             if graph.guards:
                 raise ArgumentError(
                     f"{self.__name__} branches on values, so a tape cannot record it",

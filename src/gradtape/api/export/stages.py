@@ -19,7 +19,7 @@ from gradtape.lower.numba.module import print_program
 from gradtape.lower.pipeline import lower
 from gradtape.runtime.compile.engine import assembly, optimised_llvm
 from gradtape.runtime.compile.program import GuardMiss
-from gradtape.trace.array.handle import Handle, is_followed
+from gradtape.trace.array.handle import Handle, is_recorded
 from gradtape.trace.jit.leaf_kinds import is_dynamic, is_weak
 from gradtape.trace.jit.signature import CallArguments
 from gradtape.trace.source.sites import user_site
@@ -148,7 +148,7 @@ class Compiled(Generic[P, R_co]):
         if call.key != traced.call.key or call.arrays:
             self._check(call)
         specialisation = traced.specialisation
-        if specialisation.state.followed():
+        if specialisation.state.is_recorded():
             self._refuse_recorded("a variable that it reads")
         try:
             return specialisation.run([*call.dynamic(), *traced.hidden])
@@ -172,7 +172,7 @@ class Compiled(Generic[P, R_co]):
         refuse_other_order(self._traced.name, call, made_for)
         places = argument_places(self._traced)
         for place, given, wanted in zip(places, call.objects, made_for.objects, strict=True):
-            if isinstance(given, Handle) and is_followed(given):
+            if isinstance(given, Handle) and is_recorded(given):
                 self._refuse_recorded(place)
             if _form(given) != _form(wanted):
                 self._refuse(place, _spec_of(given), _spec_of(wanted))

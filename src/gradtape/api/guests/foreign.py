@@ -20,7 +20,7 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import Aval, Shape, aval, is_inexact
-from gradtape.kinds.control import Rule, custom_call, followed, pulled_by_value
+from gradtape.kinds.control import Rule, custom_call, pulled_by_value, visible_inputs
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.routines.host import call_host, enter_function
 from gradtape.lru import LRU
@@ -81,7 +81,7 @@ class Library(Transforms):
 
     @abstractmethod
     def is_conversion(self, error: Exception) -> bool:
-        """Return whether an error is that of an array which is followed by a transform, and converted to one of NumPy."""
+        """Return whether an error is that of an array which is visible_inputs by a transform, and converted to one of NumPy."""
 
     def is_mismatch(self, error: Exception) -> bool:
         """Return whether an error is that of results with other shapes than before: in a pullback, or among the elements of a batch."""
@@ -284,7 +284,7 @@ class _OperatorRule(Rule):
         self._function, self._operator = function, operator
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
-        values = followed(node)
+        values = visible_inputs(node)
         moving = tuple([place for place, tangent in enumerate(tangents) if tangent is not None])
         given = [tangent for tangent in tangents if tangent is not None]
         types = [aval(out.shape, out.dtype) for out in node.outs if is_inexact(out.dtype)]
@@ -297,7 +297,7 @@ class _OperatorRule(Rule):
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
-        values = followed(node)
+        values = visible_inputs(node)
         places = tuple(
             [
                 place

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.api.debug.nonsmooth import kinks, op_by_op
-from gradtape.api.debug.paths import ancestors, follow, unfolded
+from gradtape.api.debug.paths import ancestors, find_paths, unfolded
 from gradtape.api.debug.precision import HAS_EXTENDED, digits
 from gradtape.api.debug.reasons import explain_cut
 from gradtape.api.inspect.page.problems import arrays_in, copied
@@ -241,7 +241,7 @@ def _cuts(point: Point) -> Iterator[Finding]:
     if tag is None or not targets:
         return
     nodes = list(dict.fromkeys(node for target in targets for node in ancestors(target)))
-    connected, cuts = follow(targets, sources, nodes, tag)
+    connected, cuts = find_paths(targets, sources, nodes, tag)
     told: set[Place] = set()
     for cut in cuts:
         place = place_of(cut.node.site)

@@ -33,7 +33,7 @@ from gradtape.api.transforms.vmap import vmap
 from gradtape.config import config
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import is_inexact
-from gradtape.kinds.control import followed
+from gradtape.kinds.control import visible_inputs
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import unwrap
@@ -165,7 +165,7 @@ class _ByFunction(BothModes):
         return moved
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
-        values = [Array(value) for value in followed(node)]
+        values = [Array(value) for value in visible_inputs(node)]
         free = [position for position, tangent in enumerate(tangents) if tangent is not None]
         directions = tuple([Array(tangent) for tangent in tangents if tangent is not None])
         _, pushed = jvp(
@@ -176,7 +176,7 @@ class _ByFunction(BothModes):
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
-        values = [Array(value) for value in followed(node)]
+        values = [Array(value) for value in visible_inputs(node)]
         free = [
             position for position, flag in enumerate(wanted) if flag and is_inexact(values[position].dtype)
         ]
@@ -200,7 +200,7 @@ class _ContinuousAdjoint(_ByFunction):
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
         statement = self._statement
-        values = [Array(value) for value in followed(node)]
+        values = [Array(value) for value in visible_inputs(node)]
         (upstream,) = cotangents
         positions = dict(zip(("times", *statement.fields), range(len(values)), strict=False))
         first = 1 + len(statement.fields)

@@ -20,7 +20,7 @@ from gradtape.api.transforms.recording import Recording
 from gradtape.errors import ConcretizationError, NotDifferentiableError
 from gradtape.ir.graph import Node, Value, extract
 from gradtape.ir.types import is_inexact
-from gradtape.kinds.control import followed
+from gradtape.kinds.control import visible_inputs
 from gradtape.kinds.registry import ROWS
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.trace.array.array import Array
@@ -167,7 +167,7 @@ def _series(problem: Problem, t: Any, y: Any, order: int) -> list[Any]:
     (slope,), sources = recording.targets, recording.sources
     time, place = sources
     nodes, _ = extract(
-        [slope], sources, lambda value: value.node is None or recording.is_outside(value), followed
+        [slope], sources, lambda value: value.node is None or recording.is_outside(value), visible_inputs
     )
     _check_analytic(nodes, set(sources))
     return [Array(part) for part in flow(slope, time, place, order, recording.is_outside)]

@@ -42,14 +42,14 @@ def tape_card(state: str, persistent: bool, tag: TraceTag | None) -> str:
 
 
 def recorded(tag: TraceTag) -> list[Node]:
-    """Return the nodes that a tape follows, as far as somebody still holds what they computed.
+    """Return the nodes that a tape records, as far as somebody still holds what they computed.
 
     A tape keeps no list of them, so that nothing lives longer on its account; the garbage collector knows who refers to its tag.
     """
     tuples = [found for found in gc.get_referrers(tag) if type(found) is tuple]
     values = [found for found in gc.get_referrers(*tuples) if isinstance(found, Value)] if tuples else []
-    followed = [value for value in values if tag in value.tags]
-    nodes, _ = extract(followed, (), stop=lambda value: tag not in value.tags)
+    traced = [value for value in values if tag in value.tags]
+    nodes, _ = extract(traced, (), stop=lambda value: tag not in value.tags)
     return nodes
 
 

@@ -70,11 +70,11 @@ def attach_derivative(
         return _chord(residual, root, elementwise, sparse)
     has_loops = any(bodies_of(node) for node in closed.body.nodes)
     captured = list(map(Array, closed.captured))
-    followed = [place for place, value in enumerate(closed.captured) if value.tags]
+    traced = [place for place, value in enumerate(closed.captured) if value.tags]
 
     def equations(x: Any, *parameters: Any) -> Any:
         """Constants are no parameters: what a solver in the equations is called with has no derivative."""
-        given = dict(zip(followed, parameters, strict=True))
+        given = dict(zip(traced, parameters, strict=True))
         return closed.apply(x, *[given.get(place, array) for place, array in enumerate(captured)])
 
     @custom_jvp
@@ -95,7 +95,7 @@ def attach_derivative(
         change = _product(of_free, at, moved) if has_loops else jvp(of_free, at, moved)[1]
         return x, -_solved(lambda x: equations(x, *primals[1:]), x, change, elementwise, sparse)
 
-    return solution(root, *[captured[place] for place in followed])
+    return solution(root, *[captured[place] for place in traced])
 
 
 def _product(function: Callable[..., Any], at: tuple[Any, ...], moved: tuple[Any, ...]) -> Any:

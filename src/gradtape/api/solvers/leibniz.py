@@ -20,7 +20,7 @@ from gradtape.api.transforms.functional import jacobian
 from gradtape.api.transforms.vmap import vmap
 from gradtape.errors import ConcretizationError
 from gradtape.ir.graph import Node, Value
-from gradtape.kinds.control import followed
+from gradtape.kinds.control import visible_inputs
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.routines.host import call_host, enter_function
 from gradtape.lru import LRU
@@ -162,7 +162,7 @@ class _LeibnizRule(ForwardRule):
         self._closed, self._routine = closed, routine
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
-        values = [Array(value) for value in followed(node)]
+        values = [Array(value) for value in visible_inputs(node)]
         limits, captured = values[:2], values[2:]
         terms = []
         for limit, tangent, sign in zip(limits, tangents, (-1.0, 1.0), strict=False):

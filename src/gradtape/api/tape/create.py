@@ -35,7 +35,7 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     a : array_like or Array
         Numbers, nested lists (Arrays may stand in them), an ndarray, or an Array.
     dtype : dtype_like, optional
-        The wanted dtype. For an Array this is a cast that derivatives follow between floats.
+        The wanted dtype. For an Array this is a cast that have derivatives between floats.
 
     Returns
     -------
@@ -96,9 +96,9 @@ def constant(a: Any, dtype: Any = None) -> Array:
         value = a.value
         if wanted is not None:
             value = cast.convert(value, wanted)
-        followed = value.aval.weak or (contexts.stack and scopes()) or (value.tags and trace_of(value))
+        is_traced = value.aval.weak or (contexts.stack and scopes()) or (value.tags and trace_of(value))
         data = value.data
-        if data is not None and not followed:
+        if data is not None and not is_traced:
             copy: Array = wrap_value(Value(value.aval, data=data))
         else:
             here.site = user_site()

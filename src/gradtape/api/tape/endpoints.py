@@ -283,5 +283,5 @@ def as_results(
 
 
 def followable(value: Value) -> Value:
-    """Return a literal as an array of rank 0, and any value apart from those of other arrays: it can be followed and computed."""
+    """Return a literal as an array of rank 0, and any other value in its own array, so that it can be recorded and computed."""
     return Value(value.aval, data=value.data) if isinstance(value, Literal) else fresh_value(value)

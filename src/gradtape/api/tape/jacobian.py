@@ -387,7 +387,7 @@ def _unit_in_each_row(zeros: NDArray, position: int) -> None:
 
 
 def mapped_tag(caller: str, remedy: str = "") -> Mapped:
-    """Return who follows the row or column that stands for all."""
+    """Return the tags of the row or column that represents all."""
     return Mapped(f"a derivative that {caller} computes for all rows or columns at once", remedy)
 
 
@@ -400,7 +400,7 @@ def _found(
     tag: TraceTag,
     last: bool,
 ) -> list[Any]:
-    """Return the rows for every value that stands for a source; only what the tape has followed, and only floats, have a path."""
+    """Return the rows for every value that stands for a source; only floats that the tape has recorded have a path."""
     if tag not in y.tags or not is_inexact(y.dtype):
         return [None] * len(starts)
     count = prod(y.shape[1:]) if caller == "batch_jacobian" else y.size

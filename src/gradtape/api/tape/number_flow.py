@@ -59,7 +59,7 @@ FIXED: Final = frozenset({"dtype", "ndim", "shape", "size"})
 ADDS: Final = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefault", "update"})
 """Methods that put their arguments into a container."""
 
-FOLLOWED: Final = (
+CARRIERS: Final = (
     ast.Assign,
     ast.AugAssign,
     ast.NamedExpr,
@@ -71,7 +71,7 @@ FOLLOWED: Final = (
     ast.Lambda,
     ast.Call,
 )
-"""The parts of the syntax through which a number goes on."""
+"""The parts of the syntax that pass a number on."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -227,7 +227,7 @@ class _Flow:
     def _spread(self) -> None:
         size = 0
         parts = [
-            (file, [node for node in _inside(scope) if isinstance(node, FOLLOWED)])
+            (file, [node for node in _inside(scope) if isinstance(node, CARRIERS)])
             for scope, file in self._files.items()
         ]
         while size != self._size():

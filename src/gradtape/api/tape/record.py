@@ -36,7 +36,7 @@ class Record(Watcher):
     Parameters
     ----------
     accessed : bool
-        Whether trainable variables are followed without being asked for.
+        Whether trainable variables are watched automatically.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class Record(Watcher):
         self.tag = TraceTag(threading.get_ident())
         if strict:
             log_of(self.tag).strict = True
-        self.own_tags = (self.tag,)  # one tuple for all that nobody else follows: quick to compare
+        self.own_tags = (self.tag,)  # one tuple for what no other tape records: quick to compare
         self.expected: TapePrediction | None = None
         self.first = next_serial()
         self.variables: dict[int, Variable] = {}
@@ -72,7 +72,7 @@ class Record(Watcher):
         self._reads.setdefault(variable.serial, weakref.WeakValueDictionary())[id(value)] = value
 
     def wants(self, variable: Variable) -> bool:
-        """Return whether reads of a variable are followed while the tape records."""
+        """Return whether the tape records reads of a variable."""
         return (self._accessed and variable.trainable) or variable.serial in self._asked_for
 
     def watch_variable(self, variable: Variable) -> None:
@@ -119,8 +119,8 @@ class Record(Watcher):
             tag.release()
 
 
-def follow(array: Array, record: Record) -> None:
-    """Let a tape follow an array from here on."""
+def watch_array(array: Array, record: Record) -> None:
+    """Let a tape record an array from here on."""
     value = array.value
     if isinstance(value, Literal):
         array.rebind(followable(value))
@@ -201,7 +201,7 @@ def place_in(tree: Any, position: int) -> str:
 
 
 def _hide_history(value: Value, tag: TraceTag) -> None:
-    """Put a value that a tape does not follow between one that it does and how that came to be."""
+    """Insert an untagged value between a tagged value and its node."""
     node = value.node
     assert node is not None
     tags = tuple([other for other in value.tags if other is not tag])
@@ -212,10 +212,10 @@ def _hide_history(value: Value, tag: TraceTag) -> None:
     value.node, value.index = copy, 0
 
 
-def values_followed_alone(
+def values_of_one_tape(
     leaves: Sequence[Any], record: Record, *, are_sources: bool = False
 ) -> list[Value] | None:
-    """Return the values of real arrays that a tape follows and nobody else does: nothing is to be checked or converted. None for others."""
+    """Return the values of real arrays that one tape alone records, so that nothing must be checked or converted; None for others."""
     values = []
     own_tags = record.own_tags
     for leaf in leaves:
@@ -264,16 +264,16 @@ def source_of(leaf: Any, record: Record) -> Source:
     tag = record.tag
     if issubclass(type(leaf), Variable):
         values = record.reads(leaf)
-        followed = is_inexact(leaf.dtype)
+        is_active = is_inexact(leaf.dtype)
         return Source(
-            leaf.shape, leaf.dtype, tuple([value for value in values if followed and tag in value.tags])
+            leaf.shape, leaf.dtype, tuple([value for value in values if is_active and tag in value.tags])
         )
     value = watched_value(leaf, record)
     if value is None:
         return Source(leaf.shape, leaf.dtype, ())
     type_ = value.aval
-    followed = tag in value.tags and is_inexact(type_.dtype)
-    return Source(type_.shape, type_.dtype, (value,) if followed else ())
+    is_active = tag in value.tags and is_inexact(type_.dtype)
+    return Source(type_.shape, type_.dtype, (value,) if is_active else ())
 
 
 def pulled(

@@ -30,14 +30,14 @@ from gradtape.api.tape.memory import Memory, memory_limit
 from gradtape.api.tape.missing_paths import Cuts, warn_of_unrecorded_lines
 from gradtape.api.tape.record import (
     Record,
-    follow,
     not_recording,
     pulled,
     single_values,
     source_of,
     target_value,
-    values_followed_alone,
+    values_of_one_tape,
     warn_of_integers,
+    watch_array,
     watchable,
 )
 from gradtape.api.units import magnitudes, per_argument, unit_of_sum
@@ -262,7 +262,7 @@ class GradientTape(Jacobians):
 
     @property
     def mark(self) -> TraceTag | None:
-        """What the values that this tape follows carry; None while it was never entered."""
+        """What the values that this tape records carry; None while it was never entered."""
         prediction.materialise()
         return None if self._record is None else self._record.tag
 
@@ -293,7 +293,7 @@ class GradientTape(Jacobians):
         here.site = user_site()
         x = tensor
         if type(x) is Array and x._base is None and not x._current.tags and is_inexact(x.dtype):
-            follow(x, record)
+            watch_array(x, record)
             return x
         leaves, filled = flatten_arrays(x)
         self._listed = self._listed or is_list_of_numbers(x)
@@ -307,7 +307,7 @@ class GradientTape(Jacobians):
             if issubclass(type(array), Variable):  # isinstance would ask Array.__class__, a call of Python
                 record.watch_variable(array)
             else:
-                follow(array, record)
+                watch_array(array, record)
         for position, leaf in enumerate(leaves):
             if issubclass(type(leaf), np.ndarray) and not leaf.flags.writeable:
                 watched[position] = watched[position].read_only()
@@ -512,11 +512,11 @@ class GradientTape(Jacobians):
         convention: Convention,
     ) -> Sequence[Value | SparseGradient | None]:
         """Return gradients from the record, in TensorFlow's convention, and what stands for missing ones."""
-        targets = values_followed_alone(ends, record)
+        targets = values_of_one_tape(ends, record)
         starts = (
             None
             if targets is None or output_gradients is not None
-            else values_followed_alone(leaves, record, are_sources=True)
+            else values_of_one_tape(leaves, record, are_sources=True)
         )
         seeds = None
         if targets is None or starts is None:

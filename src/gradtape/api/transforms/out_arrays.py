@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.errors import ArgumentError, DtypeError, InPlaceError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import as_value
-from gradtape.trace.array.handle import Handle, is_followed
+from gradtape.trace.array.handle import Handle, is_recorded
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, flatten_up_to
@@ -106,7 +106,7 @@ def _check(target: Any, leaf: Any, name: str) -> None:
             raise InPlaceError(
                 f"{name}: an array in out= is read-only", where=here.site, remedy="give a copy of it"
             )
-        if is_followed(leaf):
+        if is_recorded(leaf):
             raise InPlaceError(
                 f"{name}: out= has an ndarray, but the result is traced",
                 where=here.site,

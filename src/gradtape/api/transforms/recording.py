@@ -99,7 +99,7 @@ class Recording:
         return aux
 
     def run_untold(self, function: Callable[..., Any], has_aux: bool = False) -> Any:
-        """Run the function as `run` does, without telling what has left: where there `is_cut`, a program may follow it."""
+        """Run the function as `run` does, without a report of what has left: where there `is_cut`, a program may pass it on."""
         log_of(self.tag).told_at_end = True
         return self._run(function, has_aux)
 

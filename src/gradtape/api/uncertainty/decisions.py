@@ -311,21 +311,21 @@ def found_in(
     return list(made.values()), set(made)
 
 
-def followed(decisions: list[Decision]) -> list[Decision]:
-    """Return the decisions, with the importance 0 where parameters decide that no derivative follows, if one follows others.
+def differentiated(decisions: list[Decision]) -> list[Decision]:
+    """Return the decisions, with the importance 0 where parameters decide without a derivative, if one follows others.
 
     Captured numbers are such. They are traced, so that a derivative of a result may follow them later: their differences remain.
     """
-    is_followed = [
+    is_differentiated = [
         isinstance(each.weight, Handle)
         and any(type(tag) is TraceTag and tag.recording for tag in each.weight.value.tags)
         for each in decisions
     ]
-    if not any(is_followed):
+    if not any(is_differentiated):
         return decisions
     return [
         each if flag else each._replace(importance=0.0, size=None, ratio=None, step=None)
-        for each, flag in zip(decisions, is_followed, strict=True)
+        for each, flag in zip(decisions, is_differentiated, strict=True)
     ]
 
 

@@ -21,7 +21,7 @@ from gradtape.api.uncertainty.decisions import (
     Step,
     Unseen,
     deciding_among,
-    followed,
+    differentiated,
     found_in,
     replayed,
     steps_in,
@@ -348,7 +348,7 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     decisions = compared + [
         each._replace(**{part: _again(getattr(each, part), becomes) for part in COMPUTED}) for each in drawn
     ]
-    decisions = sorted(followed(decisions), key=lambda each: each.step is None)
+    decisions = sorted(differentiated(decisions), key=lambda each: each.step is None)
     steps = steps_in(nodes, values, lanes, becomes, decisions) if any(each.step for each in decisions) else []
     for number, step, _ in steps:
         if number is not None:

@@ -45,7 +45,7 @@ TANGLED: Final = 4
 
 PLACES: Final = 24
 """Positions of a value at which one element of another may read it: beyond, the other is stored, or a chain of stencils would be
-followed to each of the elements in its cone."""
+traced to each of the elements in its cone."""
 
 SUPPORTED: Final = frozenset("?bhilqBHILQfd")
 

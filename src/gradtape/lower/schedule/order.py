@@ -416,14 +416,14 @@ def _repeats(nest: LoopNest, index: tuple[Position, ...]) -> bool:
     """Whether a loop outside those that a position follows would compute the element again and again."""
     if not nest.axes:
         return False
-    followed = set()
+    varying = set()
     for position in index:
         if isinstance(position, Affine):
-            followed |= position.variables()
+            varying |= position.variables()
     levels = [
         level
         for level, variable in enumerate(nest.variables)
-        if isinstance(variable, Affine) and variable.variables() & followed
+        if isinstance(variable, Affine) and variable.variables() & varying
     ]
     if not levels:
         return False

@@ -108,7 +108,7 @@ def distinct(indices: Sequence[Value], extents: Sequence[int]) -> bool:
 def known_array(index: Value) -> NDArray | None:
     """Return the numbers of an index array that is a constant, or one moved or repeated."""
     if index.data is not None:
-        return None if index.tags else index.data  # What is followed has the numbers of one call only.
+        return None if index.tags else index.data  # A traced index holds the numbers of one call only.
     node = index.node
     if node is None or not isinstance(node.op, IndexMap) or len(node.inputs) > 1:
         return None

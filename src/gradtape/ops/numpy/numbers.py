@@ -26,12 +26,12 @@ def _plain(argument: Any, name: str) -> Any:
 def _by_numpy(function: Any) -> Callable[..., Any]:
     name = f"np.{function.__name__}"
 
-    def follow(*args: Any, **kwargs: Any) -> Any:
+    def traced(*args: Any, **kwargs: Any) -> Any:
         return function(
             *[_plain(arg, name) for arg in args], **{key: _plain(arg, name) for key, arg in kwargs.items()}
         )
 
-    return follow
+    return traced
 
 
 for _function in (

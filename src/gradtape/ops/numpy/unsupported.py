@@ -1,4 +1,4 @@
-"""Functions of NumPy that gradtape does not follow: why, and after the semicolon what to do instead."""
+"""Functions of NumPy that gradtape does not support: why, and after the semicolon what to do instead."""
 
 from __future__ import annotations
 

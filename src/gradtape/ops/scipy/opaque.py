@@ -37,7 +37,7 @@ OPAQUE["scipy.integrate"] = (
 )
 OPAQUE["scipy.optimize"] = (
     {
-        **dict.fromkeys(["rosen", "rosen_der", "rosen_hess", "show_options"], "followed"),
+        **dict.fromkeys(["rosen", "rosen_der", "rosen_hess", "show_options"], "supported"),
         "approx_fprime": "it computes differences of numbers; gt.grad and gt.jacobian compute derivatives",
         "check_grad": "it compares numbers; gt.check_grads compares derivatives",
         "bracket": "its points are those of a search, and solve no equations",
@@ -47,7 +47,7 @@ OPAQUE["scipy.optimize"] = (
 )
 OPAQUE["scipy.optimize._bracket"] = ({"_bracket_root": "", "_bracket_minimum": ""}, False)
 OPAQUE["scipy.optimize._chandrupatla"] = ({"_chandrupatla": "", "_chandrupatla_minimize": ""}, False)
-OPAQUE["scipy.sparse.linalg"] = (dict.fromkeys(["aslinearoperator", "use_solver"], "followed"), True)
+OPAQUE["scipy.sparse.linalg"] = (dict.fromkeys(["aslinearoperator", "use_solver"], "supported"), True)
 OPAQUE["scipy.interpolate"] = (
     {
         "AAA.__init__": "it chooses its points by the numbers, and has singular vectors of matrices that are nearly singular"

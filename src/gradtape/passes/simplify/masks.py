@@ -102,7 +102,7 @@ def _indexed(node: Node, op: IndexMap, x: NDArray[Any]) -> NDArray[Any] | None:
     index = tuple([affine(variable) for variable in variables])
     positions = op.source(index, in_shape, **params)
     tests = [] if op.inside is None else op.inside(index, in_shape, **params)
-    followed = {
+    chosen = {
         variable
         for position in (
             *[p for p, extent in zip(positions, x.shape, strict=True) if extent > 1],
@@ -110,9 +110,7 @@ def _indexed(node: Node, op: IndexMap, x: NDArray[Any]) -> NDArray[Any] | None:
         )
         for variable in _variables(position)
     }
-    extents = [
-        extent if variable in followed else 1 for variable, extent in zip(variables, shape, strict=True)
-    ]
+    extents = [extent if variable in chosen else 1 for variable, extent in zip(variables, shape, strict=True)]
     if prod(extents) > MOST_ELEMENTS:
         return None
     at: Any = tuple(np.ogrid[tuple([slice(extent) for extent in extents])])

@@ -118,8 +118,8 @@ def _called_in_python(implementation: Any, args: Sequence[Any], kwargs: dict[str
         if kwargs.get("out") is not None:
             raise
     handles = [x.value for x in (*args, *kwargs.values()) if isinstance(x, Handle)]
-    followed = functools.partial(_followed_array, tags=merge_tags(handles))
-    return implementation(*map(followed, args), **{name: followed(x) for name, x in kwargs.items()})
+    tagged = functools.partial(_tagged_array, tags=merge_tags(handles))
+    return implementation(*map(tagged, args), **{name: tagged(x) for name, x in kwargs.items()})
 
 
 def _called_with_instances(function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -129,8 +129,8 @@ def _called_with_instances(function: Any, types: Any, args: Any, kwargs: Any) ->
     return function(*as_instances(args), **as_instances(kwargs))
 
 
-def _followed_array(argument: Any, tags: tuple[TraceTag, ...]) -> Any:
-    """Return an ndarray, or a list of numbers, as an array that these tags follow; what else an argument is as it is."""
+def _tagged_array(argument: Any, tags: tuple[TraceTag, ...]) -> Any:
+    """Return an ndarray, or a list of numbers, as an array with these tags; any other argument unchanged."""
     if type(argument) not in (np.ndarray, list, tuple) or not np.ndim(argument):
         return argument
     array = np.asarray(argument)

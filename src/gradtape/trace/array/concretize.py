@@ -205,7 +205,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
 def _refuse_compiled_code(frame: FrameType) -> None:
     """Raise an error if compiled code of a package needs the numbers of a watched array, and Python code of a package calls it.
 
-    Packages whose compiled code takes buffers raise one, too. A warning would be followed by a result of which a part has no derivative.
+    Packages whose compiled code takes buffers raise one, too. After a warning, part of the result would have no derivative.
     """
     file = frame.f_code.co_filename
     if is_user_file(file) or not is_program_file(file):
@@ -230,7 +230,7 @@ def numbers_for_reader(value: Value) -> NDArray | None:
 
 
 def _loses_derivative(value: Value) -> bool:
-    """Return whether a tape follows a value and loses its derivative if it is converted; integers have none."""
+    """Return whether a tape records a value and loses its derivative if it is converted; integers have none."""
     return is_inexact(value.dtype) and any(tag.recording for tag in value.tags)
 
 

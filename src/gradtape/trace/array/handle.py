@@ -94,7 +94,7 @@ class Handle:
         """Make `value` the content, also of the base of a view."""
         prediction.materialise(self.value)
         if ASKING.questions is not None and compiled_trace() in self.value.tags:
-            value = followed_value(value)  # what is written to an array made of a length belongs to one
+            value = traced_value(value)  # what is written to an array made of a length belongs to one
         value = fresh_value(value)
         if self._base is not None:
             if type(self._view) is UncertainView:
@@ -212,8 +212,8 @@ def fresh_value(value: Value) -> Value:
     return fresh
 
 
-def followed_value(value: Value) -> Value:
-    """Return a value as one that depends on the arguments of the function that is traced: Python is not to look at it."""
+def traced_value(value: Value) -> Value:
+    """Return a value as one that depends on the arguments of the traced function, so that Python cannot read its number."""
     trace = compiled_trace()
     if trace is None or trace in value.tags:
         return value
@@ -223,8 +223,8 @@ def followed_value(value: Value) -> Value:
     return made
 
 
-def is_followed(leaf: Any) -> bool:
-    """Return whether a leaf is an array whose value an active tape or trace follows."""
+def is_recorded(leaf: Any) -> bool:
+    """Return whether a leaf is an array whose value an active tape or trace records."""
     return isinstance(leaf, Handle) and any(tag.recording for tag in leaf.value.tags)
 
 

@@ -36,7 +36,7 @@ from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.integer import floor_divide, remainder
 from gradtape.ops.core.lengths import as_number
 from gradtape.records import record
-from gradtape.trace.array.handle import Handle, followed_value
+from gradtape.trace.array.handle import Handle, traced_value
 from gradtape.trace.jit.outcomes import is_handled
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.sites import PACKAGE, Site, site_of, user_frame
@@ -309,7 +309,7 @@ def value_of(length: Length) -> Value:
     if is_whole and any(len(monomial) > WHOLE_POWERS for monomial in length.polynomial):
         return as_value(_needed(length))
     dtype = INT64 if is_whole else FLOAT64
-    made = followed_value(convert(_sum_of_products(length.polynomial, dtype, questions), own.dtype))
+    made = traced_value(convert(_sum_of_products(length.polynomial, dtype, questions), own.dtype))
     made.aval = own.aval
     return made
 

@@ -29,7 +29,7 @@ from gradtape.ops.core.join import full
 from gradtape.reference_counts import reference_count
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.attributes import array_namespace
-from gradtape.trace.array.handle import Handle, followed_value
+from gradtape.trace.array.handle import Handle, traced_value
 from gradtape.trace.array.layout import layout_of
 from gradtape.trace.array.lengths import Length, counted, has_lengths
 from gradtape.trace.array.masked import Selection
@@ -87,7 +87,7 @@ class Memory:
     root : Memory
         The last parent, which owns the memory.
     is_read : bool
-        Whether NumPy has computed floating-point numbers from the data, or a view of it was used, which no derivative would follow.
+        Whether NumPy has computed floating-point numbers from the data, or a view of it was used, which have no derivative.
     traced : Array or None
         The array after a traced write.
     views : set or None
@@ -295,7 +295,7 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         if is_traced(key):
             return Array(self.value)[key]
         if ASKING.questions is not None and has_lengths(key):
-            return Array(followed_value(self.value))[key]
+            return Array(traced_value(self.value))[key]
         return _as_view(self, seen[key], lambda parent: parent[key])
 
     def __setitem__(self, key: Any, new: Any) -> None:

@@ -4,7 +4,7 @@ A call passes these states, each of which answers it or hands it on:
 
 1. `call`: machine code for nested arguments; a call inside a trace, or without compilation, runs op by op.
 2. `SignatureTable.read`, or `_capture_anew`: the captures that are valid now (`lookup`).
-3. `_answer`: a call that a tape or trace follows becomes a part of its recording (`_recorded`), all others are computed (`_computed`).
+3. `_answer`: a call that a tape or trace records becomes a part of its recording (`_recorded`), all others are computed (`_computed`).
 4. `GuardTree.run`: a specialisation whose guards hold. Otherwise `_specialise` makes one (`tracing`), or says that the call runs op by op.
 
 What costs time on the way, and what the user is warned of, is in `explain`.
@@ -273,7 +273,7 @@ class CallSite(Tracer):
             return self.run_op_by_op(call, captures, keep_arrays=call.arrays)
         if _is_traced(hidden):
             return self.run_op_by_op(call, captures, keep_arrays=True)
-        if _is_recorded(call.leaves) or _is_recorded(hidden) or captures.tree.followed():
+        if _is_recorded(call.leaves) or _is_recorded(hidden) or captures.tree.is_recorded():
             return self._recorded(call, captured)
         try:
             return self._computed(call, captured)
@@ -297,7 +297,7 @@ class CallSite(Tracer):
             return self.run_op_by_op(call, captures, keep_arrays=True)
 
     def _computed(self, call: CallArguments, captured: Captured) -> Any:
-        """Answer a call that no tape or trace follows."""
+        """Answer a call that no tape or trace records."""
         captures, hidden, generators, _ = captured
         tree, assign = captures.tree, self._assigning(call, captured)
         arrays = [*call.dynamic(), *map(as_input, hidden)]
@@ -307,7 +307,7 @@ class CallSite(Tracer):
                 function.renew()
             return _as_arrays(call, result)
         with _tracing:
-            if tree.followed():  # by what another thread has traced meanwhile
+            if tree.is_recorded():  # by what another thread has traced meanwhile
                 return self._recorded(call, captured)
             is_answered, result, missed = tree.run(arrays, generators, assign)
             if is_answered:
@@ -319,7 +319,7 @@ class CallSite(Tracer):
                 tree, missed = captures.tree, None
             if not specialisation.has_dynamic_trips:
                 tree.add(specialisation, missed)
-        if specialisation.state.followed():
+        if specialisation.state.is_recorded():
             return self._recorded(call, captured)
         # The captures as they were before the trace, which may have written to them.
         initial = hidden if specialisation.initial_captures is None else specialisation.initial_captures
@@ -421,7 +421,7 @@ class CallSite(Tracer):
             self.explain.warn_of_disagreement(own)
 
     def _recorded(self, call: CallArguments, captured: Captured) -> Any:
-        """Answer a call that a tape or trace follows: the nodes of the trace are appended to its recording."""
+        """Answer a call that a tape or trace records: the nodes of the trace are appended to its recording."""
         captures, hidden, generators, _ = captured
         tree = captures.tree
         with _tracing:
@@ -511,7 +511,7 @@ def _is_traced(leaves: list[Any]) -> bool:
 def _is_recorded(leaves: list[Any]) -> bool:
     """Return whether a tape or a trace records one of the leaves."""
     return any(
-        leaf.followed if isinstance(leaf, Variable) else any(tag.recording for tag in leaf.value.tags)
+        leaf.is_recorded if isinstance(leaf, Variable) else any(tag.recording for tag in leaf.value.tags)
         for leaf in leaves
         if isinstance(leaf, Handle)
     )

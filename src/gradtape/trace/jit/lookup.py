@@ -113,9 +113,9 @@ class GuardTree:
                 raise OutcomeFailed from error
         return False, None, last
 
-    def followed(self) -> bool:
-        """Return whether a tape or trace around would follow a variable of this function."""
-        return any(specialisation.state.followed() for specialisation in self.all())
+    def is_recorded(self) -> bool:
+        """Return whether an enclosing tape or trace would record a variable of this function."""
+        return any(specialisation.state.is_recorded() for specialisation in self.all())
 
     def can_be_recorded(self) -> bool:
         """Return whether the nodes of each specialisation are all that the function does."""

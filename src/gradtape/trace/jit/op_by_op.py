@@ -12,7 +12,7 @@ from gradtape.ir.graph import Literal, Value
 from gradtape.ir.op import NDArray
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
-from gradtape.trace.array.handle import Handle, fresh_value, is_followed
+from gradtape.trace.array.handle import Handle, fresh_value, is_recorded
 from gradtape.trace.array.layout import layout_of_operand, remember_memory
 from gradtape.trace.dispatch.call_errors import call_error
 from gradtape.trace.jit.aliases import merged, partners, refusal, refuse_read_only
@@ -45,7 +45,7 @@ def run_op_by_op(
     call : CallArguments
         The arguments.
     keep_arrays : bool
-        Whether results stay Arrays in any case, and not only where a tape or trace around the call follows them.
+        Whether results stay Arrays in any case, and not only where a tape or trace around the call records them.
     copies : bool
         Whether the function gets copies of Arrays, as compiled functions do, and not these themselves.
     """
@@ -71,7 +71,7 @@ def run_op_by_op(
     for container in write_through(containers, leaves, call.leaves):
         settle(container)
     arrays = results.traced()
-    if not (keep_arrays or any(map(is_followed, arrays))):
+    if not (keep_arrays or any(map(is_recorded, arrays))):
         arrays = list(map(owned_array, force([array.value for array in arrays])))
     return results.rebuild(arrays)
 

@@ -23,7 +23,7 @@ from gradtape.errors import InPlaceError
 from gradtape.ir.op import NDArray
 from gradtape.locks import Rank, new_lock
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.captures.arguments import follow
+from gradtape.trace.jit.captures.arguments import resolve
 from gradtape.trace.jit.captures.recipes import Moment, NoRecipe, Recipe, RecipeBook
 from gradtape.trace.jit.captures.spec import PLAIN_TYPES, CaptureSpec
 from gradtape.trace.jit.captures.steps import Check, Source, Step, identity_check
@@ -122,7 +122,7 @@ class SideEffects:
 def settled(holders: Iterable[Substitute]) -> Iterator[None]:
     """Let what the user's function, which runs as it stands in this block, writes to objects hold numbers; undo it if the block fails.
 
-    Where a tape follows an array that it has written, that array stays.
+    Where a tape records an array that it has written, that array stays.
     """
     watched = [Substitute(each.original, each.original, each.name, each.part_label) for each in holders]
     for each in watched:
@@ -154,7 +154,7 @@ def settle(each: Substitute) -> None:
 
 
 def _in_numbers(thing: Any, seen: dict[int, Any]) -> Any:
-    """Return an array that nothing follows as numbers; set the items of a container, and the attributes of an object, to such."""
+    """Return an array that nothing records as numbers; set the items of a container, and the attributes of an object, to such."""
     if id(thing) in seen:
         return seen[id(thing)]
     seen[id(thing)] = thing
@@ -264,7 +264,7 @@ def _changes_of(each: Substitute, spec: CaptureSpec, book: RecipeBook) -> Iterat
     step, path = each.step, each.path
     target: Recipe = (lambda moment: original) if step < 0 else (lambda moment: moment.objects[step])
     if path is not None:
-        target = lambda moment: follow(path, moment.arguments)  # noqa: E731
+        target = lambda moment: resolve(path, moment.arguments)  # noqa: E731
     if isinstance(each.copy, LISTED):
         if each.is_changed(initial):
             yield Change(each.name, target, _list_change(now, initial, book, each.name))

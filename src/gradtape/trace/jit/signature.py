@@ -206,7 +206,7 @@ def _refuse_by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _is_recorded(leaf: Handle) -> bool:
-    return leaf.followed if isinstance(leaf, Variable) else True
+    return leaf.is_recorded if isinstance(leaf, Variable) else True
 
 
 def as_input(leaf: Any) -> NDArray:

@@ -288,7 +288,7 @@ class Specialisation:
     def recorded(
         self, inputs: list[Value], generators: Sequence[Any] = (), *, is_traced_call: bool = False
     ) -> Any:
-        """Append the nodes to the recordings that follow the inputs, as the function itself would; raise GuardMiss where a guard does
+        """Append the nodes to the recordings that record the inputs, as the function itself would; raise GuardMiss where a guard does
         not hold. The call that was traced need not be checked."""
         if self.draws is None:
             return self._appended([*inputs, *self.state.reads()], is_traced_call)

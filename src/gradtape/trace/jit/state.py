@@ -134,16 +134,16 @@ class State:
         return [as_input(variable.data_now()) for variable in _alive(self.read)]
 
     def reads(self) -> list[Value]:
-        """Return the contents of the variables, as reads that tapes and traces follow."""
+        """Return the contents of the variables, as reads that tapes and traces record."""
         return [variable.value for variable in _alive(self.read)]
 
     def alive(self) -> bool:
         """Return whether all of the variables still exist."""
         return all(variable() is not None for variable in self.read)
 
-    def followed(self) -> bool:
-        """Return whether a tape or trace around would follow a read of one of them."""
-        return any(variable.followed for variable in _alive(self.read))
+    def is_recorded(self) -> bool:
+        """Return whether an enclosing tape or trace would record a read of one of them."""
+        return any(variable.is_recorded for variable in _alive(self.read))
 
 
 def state_of(trace: Trace) -> tuple[State, list[Value]]:

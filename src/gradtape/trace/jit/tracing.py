@@ -44,7 +44,7 @@ from gradtape.ir.graph import Graph, Value, extract
 from gradtape.kinds.refusals import comes_later
 from gradtape.progress import counting
 from gradtape.runtime.compile.program import ACTIVE
-from gradtape.trace.array.handle import Handle, followed_value
+from gradtape.trace.array.handle import Handle, traced_value
 from gradtape.trace.array.layout import memory_of
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.jit.aliases import Writes, refuse_read_only
@@ -114,7 +114,7 @@ class _Attempt(NamedTuple):
     Attributes
     ----------
     specialisation : Specialisation or None
-        None where a tape follows a captured value.
+        None where a tape records a captured value.
     variables : list of weakref.ref
         The variables that the run has made.
     """
@@ -387,7 +387,7 @@ class Tracer:
     def _close(
         self, call: CallArguments, spec: CaptureSpec, leaves: list[Any]
     ) -> tuple[Specialisation | None, Writes]:
-        """Run the copy of the function on traced arrays, and close the trace into a graph, which is None if a tape follows a capture.
+        """Run the copy of the function on traced arrays, and close the trace into a graph, which is None if a tape records a capture.
 
         Return also which arguments it has written to.
         """
@@ -549,7 +549,7 @@ def _traced_results(results: list[Any], spec: CaptureSpec) -> tuple[list[Value],
             leaf.value.owner = (
                 None  # what no argument decides may have a length as its extent: the program computes it
             )
-            leaf._hold(followed_value(leaf.value))
+            leaf._hold(traced_value(leaf.value))
         if isinstance(leaf, Handle) and spec.trace in leaf.value.tags:
             outputs.append(len(traced))
             traced.append(leaf.value)

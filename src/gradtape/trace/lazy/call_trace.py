@@ -152,7 +152,7 @@ END: Final = TracedCall(None, (), (), 0, -1, None, placeholder(as_value(0.0).ava
 
 
 class Leaf(NamedTuple):
-    """A value at which a record begins: its type, and whether the tape follows it."""
+    """A value at which a record begins: its type, and whether the tape records it."""
 
     type: Aval
     tagged: bool
@@ -260,7 +260,7 @@ class TapeObserver(CallObserver):
     tag : TraceTag
         The tape's.
     own_tags : tuple of TraceTag
-        The tags of what no other tape follows.
+        The tags of what no other tape records.
     kind : type
         Of the user's arrays.
     """
@@ -274,7 +274,7 @@ class TapeObserver(CallObserver):
         self._arrays: list[weakref.ref[Any]] = []
 
     def _is_recorded(self, operands: Iterable[Any]) -> bool:
-        """Return whether the tape follows one of these operands."""
+        """Return whether the tape records one of these operands."""
         for operand in operands:
             if isinstance(operand, Handle):
                 if operand._base is self or self._tag in operand.value.tags:

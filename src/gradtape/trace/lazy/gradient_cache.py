@@ -256,7 +256,7 @@ class _RecordCopy:
         The placeholders of leaves and seeds.
     numbers : list of Value
         Those of numbers.
-    followed : set of Value
+    active : set of Value
         What derivatives pass through.
     targets, sources : list of Value
         The copies of these.
@@ -281,12 +281,12 @@ class _RecordCopy:
             self.copy_of.setdefault(seed, Value(seed.aval, tags=seed.tags))
         self.inputs = [*self.copy_of.values()]
         self.numbers = [*placeholders.values()]
-        self.followed = {self.copy_of[leaf] for leaf in region.leaves if tag in leaf.tags}
+        self.active = {self.copy_of[leaf] for leaf in region.leaves if tag in leaf.tags}
         if config.reroll and len(nodes) >= MIN_SAVED:
             nodes = in_recorded_order(nodes)
         literals = operands_that_are_inputs(region, numbers)
         self._nodes, computed = copy_with_inputs(nodes, self.copy_of, literals, placeholders)
-        self.followed.update(computed)
+        self.active.update(computed)
         self.targets = [self.copy_of.get(target, target) for target in targets]
         self.sources = [self.copy_of.get(source, source) for source in sources]
         copies = [self.copy_of[source] for source in sources if source in self.copy_of]
@@ -309,18 +309,18 @@ class _RecordCopy:
         # Nodes that stay are made anew where they take what a loop computes.
         moved = dict(zip(computed, result.outputs[count:], strict=True))
         self.sources = [moved.get(source, source) for source in self.sources]
-        followed = self.followed
-        followed.update([stack for stack, rows in self.stacks if any(row in followed for row in rows)])
+        active = self.active
+        active.update([stack for stack, rows in self.stacks if any(row in active for row in rows)])
         for node in result.nodes:
-            if any(value in followed for value in node.inputs):
-                followed.update(node.outs)
+            if any(value in active for value in node.inputs):
+                active.update(node.outs)
         return True
 
     def template(self, derive: Derive, seeds: Sequence[Value] | None) -> GradientTemplate | None:
         """Derive the copy; return None where the derivation reads data."""
         weights = None if seeds is None else [self.copy_of.get(seed, seed) for seed in seeds]
         try:
-            derived = derive(self.targets, self.sources, weights, lambda value: value not in self.followed)
+            derived = derive(self.targets, self.sources, weights, lambda value: value not in self.active)
         except Exception as error:  # a custom derivative reads data: it does so each time
             raise_interruption(error)
             return None
@@ -406,7 +406,7 @@ def grouped(counts: Sequence[int], outs: Sequence[Value]) -> Derivatives:
 
 
 def _can_replace_record(targets: Sequence[Value], leaves: Sequence[Value], tag: TraceTag) -> bool:
-    """Return whether a call of the leaves may compute the targets: no other tape follows these, and no leaf depends on them.
+    """Return whether a call of the leaves may compute the targets: no other tape records these, and no leaf depends on them.
 
     A target may be a leaf itself; a value that was computed from a target while recording was stopped is a leaf as well.
     """

@@ -83,7 +83,7 @@ class CallPredictor(TapeObserver, Deferred):
     tag : TraceTag
         The tape's.
     own_tags : tuple of TraceTag
-        The tags of what no other tape follows.
+        The tags of what no other tape records.
     """
 
     __slots__ = ("__weakref__", "_calls", "_leaves", "_results", "_trace")
@@ -184,7 +184,7 @@ class CallPredictor(TapeObserver, Deferred):
             self._give_value(array, value)
 
     def _leave(self, operands: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        """Leave the trace, unless a call has nothing to do with what the tape follows."""
+        """Leave the trace, unless a call has nothing to do with what the tape records."""
         if self._is_recorded((*operands, *keywords.values())):
             self.materialise()
 
@@ -379,7 +379,7 @@ def predict(
     tag : TraceTag
         The tape's.
     own_tags : tuple of TraceTag
-        The tags of what no other tape follows.
+        The tags of what no other tape records.
     kind : type
         Of the user's arrays.
     """

@@ -60,14 +60,14 @@ _captured: Final = _CapturedElements()
 
 def capture_element(item: Any) -> bool:
     """Return whether an element of a list is being converted, and note it: then any number will do, since the call is repeated."""
-    if _captured.items is None or not is_followed(item):
+    if _captured.items is None or not is_observed(item):
         return False
     _captured.items.append(item)
     return True
 
 
-def is_followed(array: Handle) -> bool:
-    """Return whether an active tape, trace or prediction follows an array."""
+def is_observed(array: Handle) -> bool:
+    """Return whether an active tape, trace or prediction records an array."""
     promised = array._base is not None and array._base is prediction.observer
     return promised or any(tag.recording for tag in array.value.tags)
 
@@ -92,7 +92,7 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return _of_instance(function, args, kwargs)
     if args and not is_plain and not issubclass(type(args[0]), Handle | list | tuple):
         args = (taken := _taken_apart(given := args[0], wanted), *args[1:])
-        if taken is not given and isinstance(taken, Handle) and not is_followed(taken):
+        if taken is not given and isinstance(taken, Handle) and not is_observed(taken):
             # NumPy, which would ask the object once more, gets the memory of what is not traced.
             return function(taken.__array__(), *args[1:], **kwargs)  # type: ignore[attr-defined]
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
@@ -179,7 +179,7 @@ def converted_by_object(source: Any) -> Any:
     made = _taken_apart(source, None)
     if made is source or not isinstance(made, Handle):
         return None
-    return made if is_followed(made) else made.__array__()  # type: ignore[attr-defined]
+    return made if is_observed(made) else made.__array__()  # type: ignore[attr-defined]
 
 
 def _taken_apart(source: Any, wanted: Any) -> Any:
@@ -206,7 +206,7 @@ def _holds_traced(items: Any) -> bool:
     """Return whether an object is a traced array, or a list with such."""
     if isinstance(items, list | tuple):
         return any(map(_holds_traced, items))
-    return isinstance(items, Handle) and is_followed(items)
+    return isinstance(items, Handle) and is_observed(items)
 
 
 class _Held:
@@ -297,8 +297,8 @@ def _is_traced_copy(array: Handle, frame: FrameType, function: Any) -> bool:
         return False
     if trace_of(array.value) is not None:
         return is_traced_file(calling_frame(frame)[0].f_code.co_filename)
-    followed = is_followed(array) or (bool(contexts.stack) and not _is_constant(array))
-    return followed and called_directly(frame, function)
+    traced = is_observed(array) or (bool(contexts.stack) and not _is_constant(array))
+    return traced and called_directly(frame, function)
 
 
 def _is_called_by_numpy(frame: FrameType) -> bool:

@@ -227,7 +227,7 @@ def has_other_exit(code: CodeType, offset: int, conditions: frozenset[int]) -> b
 def only_raises(frame: FrameType, answer: bool, is_own: Callable[[FrameType], bool]) -> bool:
     """Return whether Python raises an error, whatever else it finds, if the truth that a frame asks for has this answer.
 
-    The code is followed from the instruction on, into callers that the answer is returned to. Where a truth is not known, both ways
+    The code is interpreted from the instruction on, into callers that the answer is returned to. Where a truth is not known, both paths
     have to end with an error that no function on the way handles.
 
     Parameters

@@ -14,7 +14,7 @@ from gradtape.ir.builder import here
 from gradtape.kinds.operands import as_value
 from gradtape.ops.numpy.arrays.creation import WINDOWS
 from gradtape.trace.array.array import with_layout, wrap
-from gradtape.trace.array.handle import Handle, followed_value
+from gradtape.trace.array.handle import Handle, traced_value
 from gradtape.trace.array.lengths import ARRAYS, Length, has_lengths, mapped, needed, plain
 from gradtape.trace.array.preallocated import (
     Preallocated,
@@ -135,7 +135,7 @@ def _as_traced(function: Any, made: Any) -> Any:
     value = as_value(made)
     if function not in HOOKED:  # which take no memory
         ASKING.questions.largest = max(ASKING.questions.largest, value.size)
-    return followed_value(value)
+    return traced_value(value)
 
 
 ARRAYS.update(call=made_of_lengths, wrap=wrap)

@@ -5,10 +5,10 @@
 @array = external global i8
 @list = external global i8
 @tuple = external global i8
-@followed0 = external global i8
-@followed1 = external global i8
-@followed2 = external global i8
-@followed3 = external global i8
+@traced_type0 = external global i8
+@traced_type1 = external global i8
+@traced_type2 = external global i8
+@traced_type3 = external global i8
 @declined = external global i8
 declare ptr @PyDict_GetItem(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
@@ -24,10 +24,10 @@ define internal i1 @follows(ptr %object, i64 %depth) nounwind {
 start:
   %type_at = getelementptr i8, ptr %object, i64 $type
   %type = load ptr, ptr %type_at
-  %a = icmp eq ptr %type, @followed0
-  %b = icmp eq ptr %type, @followed1
-  %c = icmp eq ptr %type, @followed2
-  %d = icmp eq ptr %type, @followed3
+  %a = icmp eq ptr %type, @traced_type0
+  %b = icmp eq ptr %type, @traced_type1
+  %c = icmp eq ptr %type, @traced_type2
+  %d = icmp eq ptr %type, @traced_type3
   %ab = or i1 %a, %b
   %cd = or i1 %c, %d
   %any = or i1 %ab, %cd
@@ -65,7 +65,7 @@ no:
   ret i1 false
 }
 
-; Whether an item of a list is followed or holds one, or, with %inside, whether one holds one.
+; Whether an item of a list is traced or holds a traced one, or, with %inside, whether one holds one.
 define internal i1 @list_holds(ptr %list, i64 %depth, i1 %inside) nounwind {
 start:
   br label %next

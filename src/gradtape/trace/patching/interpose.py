@@ -359,7 +359,7 @@ class _Thunks:
         objects = {"hooks": _hooks, "list": list, "tuple": tuple, "declined": NotImplemented}
         objects["array"] = np.ndarray
         types = [*_traced_types, object, object, object, object][:4]
-        objects |= {f"followed{number}": kind for number, kind in enumerate(types)}
+        objects |= {f"traced_type{number}": kind for number, kind in enumerate(types)}
         imports = {name: id(imported) for name, imported in objects.items()}
         imports["recording"] = COUNT
         if not _by_type():  # not called where it is not there, but bound

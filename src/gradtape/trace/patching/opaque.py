@@ -160,7 +160,7 @@ def _run(name: str, plain: Function, args: Any, kwargs: Any) -> Any:
 
 
 def _paused_with_warning(name: str, plain: Function, args: Any, kwargs: Any, values: list[Value]) -> Any:
-    """Call a function with numbers while the tapes that follow the values do not record."""
+    """Call a function with numbers while the tapes that record the values do not record."""
     for value in values:
         note_exit(value, f"{name}(...)", meant=False)
     warn(
@@ -174,7 +174,7 @@ def _paused_with_warning(name: str, plain: Function, args: Any, kwargs: Any, val
 
 
 def paused(name: str, plain: Function, args: Any, kwargs: Any, values: list[Value]) -> Any:
-    """Call a function with numbers while the tapes that follow the values do not record."""
+    """Call a function with numbers while the tapes that record the values do not record."""
     prediction.materialise()
     tags = {tag for value in values for tag in value.tags if type(tag) is TraceTag and tag.recording}
     try:
@@ -264,7 +264,7 @@ def _functions_of(module: ModuleType) -> list[str]:
 def _hook_when_imported(module: str, names: dict[str, str], whole: bool) -> None:
     def hook(found: ModuleType) -> None:
         listed = {name: names.get(name, "") for name in _functions_of(found)} if whole else {}
-        _hook(found, {name: why for name, why in {**listed, **names}.items() if why != "followed"})
+        _hook(found, {name: why for name, why in {**listed, **names}.items() if why != "supported"})
 
     when_imported(module, hook)
 

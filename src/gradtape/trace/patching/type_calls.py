@@ -90,17 +90,17 @@ def answer_classes(function: Any) -> None:
             continue
         code, names = one.__code__, one.__globals__
         _answer(one)
-        if id(code) in _followed or names.get("__name__") in _seen:
+        if id(code) in _resolved or names.get("__name__") in _seen:
             continue
-        _followed[id(code)] = code
-        _followed[id(one.__code__)] = one.__code__
+        _resolved[id(code)] = code
+        _resolved[id(one.__code__)] = one.__code__
         for inner in nested_codes(code):
             open_ += [names[name] for name in names_in(inner) if callable(names.get(name))]
         open_ += [cell.cell_contents for _, cell in closure_of(one) if is_filled(cell)]
 
 
-_followed: Final[LRU[int, CodeType]] = LRU(lambda: 1 << 16)
-"""By its id: code of functions whose names were followed."""
+_resolved: Final[LRU[int, CodeType]] = LRU(lambda: 1 << 16)
+"""By its id: code of functions whose names were resolved."""
 
 
 def _answer(function: FunctionType) -> None:

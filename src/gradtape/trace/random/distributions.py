@@ -179,7 +179,7 @@ def power(noise: Noise, a: Array, size: Size = None) -> Array:
 
 
 def _constant(x: Array) -> Array:
-    """Return a number that no derivative follows."""
+    """Return a number without a derivative."""
     return Traced(stop_gradient(x.value)) if isinstance(x, Handle) else x
 
 

@@ -110,7 +110,7 @@ class Draw(NamedTuple):
     guards : int
         The number of guards of the trace before it.
     warning : callable or None
-        Warns that a derivative does not see the parameters, if a tape follows them.
+        Warns that a derivative does not see the parameters, if a tape records them.
     """
 
     source: Any
@@ -534,7 +534,7 @@ class Step:
             raise GuardMiss(self.first_guard + miss.guard, miss.actual) from None
 
     def recorded(self, values: Sequence[Value]) -> list[NDArray]:
-        """Compute the parameters of a call that a tape follows; warn where a derivative would miss them."""
+        """Compute the parameters of a call that a tape records; warn where a derivative would miss them."""
         if self.graph is None:
             return []
         outs, looks = recorded(self.graph, [values[position] for position in self.needed])
@@ -554,7 +554,7 @@ class Step:
 
 
 def is_differentiated(value: Value) -> bool:
-    """Return whether a tape, or a derivative that is being recorded, follows a value, and no `stop_gradient` is in between."""
+    """Return whether a tape, or a derivative that is being recorded, records a value, and no `stop_gradient` is in between."""
     tags = [tag for tag in value.tags if type(tag) is TraceTag and tag.recording]
     ahead, seen = [value] if tags else [], set[Value]()
     while ahead:
@@ -670,7 +670,7 @@ class DrawPlan:
     def recorded(
         self, generators: Sequence[Any], values: Sequence[Value], taken: list[Change]
     ) -> list[Value]:
-        """Draw for a call that a tape follows: the numbers are constants of the recording."""
+        """Draw for a call that a tape records: the numbers are constants of the recording."""
         first = []
         for numbers, changes in self._take_first():
             first.append(numbers)

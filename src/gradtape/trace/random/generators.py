@@ -23,7 +23,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import InBody, Mapped, Trace, abstract_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching import recorders
-from gradtape.trace.patching.conversions.sequences import find_followed
+from gradtape.trace.patching.conversions.sequences import find_traced
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.random.comparisons import note_drawn
 from gradtape.trace.random.distributions import REPARAMETERISED
@@ -81,7 +81,7 @@ def _hook(method: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _called(method: Any, generator: Any, /, *rest: Any, **kwargs: Any) -> Any:
     trace = trace_around()
-    is_any_traced = find_followed((rest, list(kwargs.values()))) is not None
+    is_any_traced = find_traced((rest, list(kwargs.values()))) is not None
     if not is_any_traced and (trace is None or _has_made(trace, generator)):
         with own_calls():
             numbers = without_hook(method)(generator, *rest, **kwargs)
@@ -198,7 +198,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 def parameter_of(x: Any, is_double: bool) -> Any:
     """Return a parameter as an array where it is traced: in double precision for formulas, as NumPy's C code has it."""
     if isinstance(x, list | tuple):
-        found: Any = find_followed(x)
+        found: Any = find_traced(x)
         if found is None:
             return x
         x = found.__array_function__(np.array, (type(found),), (x,), {})

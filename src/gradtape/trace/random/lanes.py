@@ -21,7 +21,7 @@ from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import Mapped, abstract_of
-from gradtape.trace.patching.conversions.sequences import find_followed
+from gradtape.trace.patching.conversions.sequences import find_traced
 from gradtape.trace.patching.interpose import without_hook
 from gradtape.trace.random.comparisons import of_samples
 from gradtape.trace.random.distributions import REPARAMETERISED, as_shape
@@ -348,7 +348,7 @@ class LaneGenerator(np.random.Generator):
         lanes = self._lanes
         call = CallInLanes(name, self._generator, trace_around(), lanes)
         call.check()
-        if find_followed((args, list(kwargs.values()))) is None:
+        if find_traced((args, list(kwargs.values()))) is None:
             return call.constant(args, kwargs)
         elements = {0, "a", "x"} if name in CHOOSING else ()
         given = [parameter_of(x, place not in elements) for place, x in enumerate(args)]

@@ -223,7 +223,7 @@ def _start(knots: Sequence[Any], degrees: Sequence[int], points: Any, w: Any, ro
     return rows.shape[1] / size, *residuals
 
 
-def _followed_weight(
+def _traced_weight(
     knots: Sequence[Any],
     degrees: Sequence[int],
     points: Any,
@@ -311,7 +311,7 @@ def smoothed(
         weight = _weight_of(rows, right, jumps, found.residual)
         code = 0
         if weight and rows.shape[0] >= rows.shape[1]:
-            other, steps = _followed_weight(found.knots, degrees, x, weights, level, rows, right, jumps, None)
+            other, steps = _traced_weight(found.knots, degrees, x, weights, level, rows, right, jumps, None)
             if steps[-1] == DONE and len(steps) < LIMIT - 2 and abs(other - weight) <= 1e-5 * weight:
                 code = sum(step * DIGITS**place for place, step in enumerate(steps))
         c = _penalised(rows, right, jumps, weight) if weight else _least_squares(rows, right)
@@ -356,7 +356,7 @@ def smoothed(
         return Fit(knots, c, np.sum((right - rows @ c) ** 2))
     if script > 0:
         steps = [int(digit) for digit in str(script)[::-1]]
-        weight, _ = _followed_weight(knots, degrees, points, w, s, rows, right, jumps, steps)
+        weight, _ = _traced_weight(knots, degrees, points, w, s, rows, right, jumps, steps)
         c = _penalised(rows, right, jumps, weight)
         return Fit(knots, c, np.sum((right - rows @ c) ** 2))
     target = s * share
@@ -498,7 +498,7 @@ def _fit_of_objects(x: Any, y: Any, w: Any, k: int, s: Any, options: dict[str, A
     return spline.construct_fast(found.knots[0], found.coefficients, k)
 
 
-def _is_followed(s: Any, bc_type: Any) -> bool:
+def _is_traced(s: Any, bc_type: Any) -> bool:
     return not _is_zero(s) and bc_type in (None, "not-a-knot")
 
 
@@ -507,7 +507,7 @@ def make_splrep(
     x: Any, y: Any, *, w: Any = None, k: int = 3, s: Any = 0, bc_type: Any = None, **options: Any
 ) -> Any:
     """Follow `scipy.interpolate.make_splrep`; a spline that interpolates, or is closed, is traced."""
-    if not _is_followed(s, bc_type):
+    if not _is_traced(s, bc_type):
         plain = without_hook(sys.modules["scipy.interpolate._fitpack_repro"].make_splrep)
         return plain(x, y, w=w, k=k, s=s, bc_type=bc_type, **options)
     x, y = np.asarray(x) + 0.0, np.asarray(y) + 0.0
@@ -523,7 +523,7 @@ def make_splprep(
     x: Any, *, w: Any = None, u: Any = None, k: int = 3, s: Any = 0, bc_type: Any = None, **options: Any
 ) -> Any:
     """Follow `scipy.interpolate.make_splprep`; a curve that interpolates, or is closed, is traced."""
-    if not _is_followed(s, bc_type):
+    if not _is_traced(s, bc_type):
         plain = without_hook(sys.modules["scipy.interpolate._fitpack_repro"].make_splprep)
         return plain(x, w=w, u=u, k=k, s=s, bc_type=bc_type, **options)
     points = np.stack([np.asarray(part) + 0.0 for part in x])

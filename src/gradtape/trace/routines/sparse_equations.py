@@ -55,7 +55,7 @@ EIGEN_OPTIONS: Final = (
 
 
 class Factored:
-    """A factorised matrix, of which `solve` is followed; made by ``splu(A)``.
+    """A factorised matrix whose `solve` is traced; made by ``splu(A)``.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ WALK: Final = 64
 
 
 CALLS: Final = 8
-"""The number of calls through which a number is followed that a function takes out and returns."""
+"""The number of calls through which a number that a function returns is tracked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Exit:
     chain : tuple of (CodeType, int)
         The place in the code, of whatever package, and the calls that led there: code objects with the offsets of instructions.
     is_told_at_end : bool
-        Whether a recording that followed the value tells of it at its end.
+        Whether a recording that holds the value reports it at its end.
     """
 
     value: weakref.ref[Value]
@@ -100,7 +100,7 @@ class Exit:
 
 
 Watch = tuple[weakref.ref[Value], Site, weakref.ref[Any] | None]
-"""A value, where a tape began to follow it, and the array that had it; neither is kept alive. A plain tuple is made without a call."""
+"""A value, where a tape began to watch it, and the array that had it; neither is kept alive. A plain tuple is made without a call."""
 
 
 class Log:
@@ -113,7 +113,7 @@ class Log:
     strict : bool
         Whether a conversion is an error.
     told_at_end : bool
-        Whether conversions are told where the recording ends, since a program may follow them.
+        Whether conversions are told where the recording ends, since a program may pass them on.
     """
 
     __slots__ = ("_watched", "exits", "strict", "told_at_end")
@@ -126,11 +126,11 @@ class Log:
 
     @property
     def watched(self) -> dict[Value, Site]:
-        """The places where the tape began to follow the values that still exist."""
+        """The places where the tape began to watch the values that still exist."""
         return {value: site for found, site, _ in self._watched if (value := found()) is not None}
 
     def note(self, value: Value, site: Site) -> None:
-        """Record where the tape began to follow a value."""
+        """Record where the tape began to watch a value."""
         self._watched.append((weakref.ref(value), site, value.owner))
 
     def watched_in(self, array: object) -> weakref.ref[Value] | None:
@@ -150,12 +150,12 @@ def log_of(tag: TraceTag) -> Log:
 
 
 def is_told_at_end(value: Value) -> bool:
-    """Return whether a recording that follows a value tells at its end what has left."""
+    """Return whether a recording that records a value tells at its end what has left."""
     return any(tag.recording and tag.log is not None and tag.log.told_at_end for tag in value.tags)
 
 
 def note_watch(value: Value, tag: TraceTag, site: Site) -> None:
-    """Record where a tape began to follow a value, and advance the clock."""
+    """Record where a tape began to watch a value, and advance the clock."""
     log_of(tag).note(value, site)
     CLOCK.ticks += 1
 
@@ -204,7 +204,7 @@ def note_exit(
     in_list: bool = False,
     form: Form = "number",
 ) -> None:
-    """Record that a value leaves the tapes that follow it, with a sample of its data."""
+    """Record that a value leaves the tapes that record it, with a sample of its data."""
     recording = [tag for tag in value.tags if tag.recording]
     if recording:
         if form != "number" and not is_inexact(value.dtype):

@@ -206,7 +206,7 @@ def user_frame(depth: int = 1) -> FrameType:
 
 
 def nearest_frame(depth: int = 1) -> FrameType:
-    """Return the nearest frame that is neither of gradtape nor of a library that it follows, starting `depth` callers up."""
+    """Return the nearest frame that is neither in gradtape nor in a library that it traces, starting `depth` callers up."""
     frame = sys._getframe(depth)
     while is_internal(frame) and frame.f_back is not None:
         frame = frame.f_back

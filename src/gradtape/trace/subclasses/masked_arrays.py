@@ -19,7 +19,7 @@ from gradtape.trace.subclasses.instances import TracedNdarray, front_of, instanc
 nomask: Final[Any] = ma.nomask
 
 
-def followed(array: Any) -> Any:
+def as_traced(array: Any) -> Any:
     """Return an ndarray as a traced array, whose elements may be chosen or replaced by traced ones; others are returned as they are."""
     return wrap_value(constant_copy(array)) if type(array) is np.ndarray else array
 
@@ -55,7 +55,7 @@ class MaskedFront:
         mask = self._mask
         if mask is not nomask:
             traced = any(isinstance(part, Handle) for part in (key if isinstance(key, tuple) else (key,)))
-            mask = (followed(mask) if traced else mask)[key]
+            mask = (as_traced(mask) if traced else mask)[key]
         made = self._gradtape_content[key]
         if is_scalar(made):
             return ma.masked if mask is not nomask and mask else made
@@ -109,7 +109,7 @@ class MaskedFront:
 def _in_place(name: str) -> Any:
     def operate(self: Any, other: Any) -> Any:
         if self._mask is not nomask:
-            self._mask = followed(self._mask)  # the mask of a quotient depends on its elements
+            self._mask = as_traced(self._mask)  # the mask of a quotient depends on its elements
         return getattr(ma.MaskedArray, name)(self, other)
 
     return operate

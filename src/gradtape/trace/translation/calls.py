@@ -76,7 +76,7 @@ def call_translated(
     Raises
     ------
     UnsupportedCodeError
-        For code that the front end cannot follow.
+        For code that the front end does not support.
     """
     here.site = user_site()
     result = TranslatedCall(function, args, kwargs).answer()

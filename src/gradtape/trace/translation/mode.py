@@ -1,7 +1,7 @@
 """Where gradtape runs a function of the user's: it is run on traced arrays, or translated by the front end.
 
 ``gt.config.loops`` chooses. With "auto" a function is run. If Python needs numbers that a trace does not have, or a loop goes on for long,
-the trace is made again, and this time functions are translated first. What the front end cannot follow is run as always.
+the trace is made again, and this time functions are translated first. What the front end does not support is run as always.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ ARRAYS.add(VariableRead)
 
 
 class _LastRead(NamedTuple):
-    """The last read: of which content, its value, and the tags of the tapes that follow it."""
+    """The last read: of which content, its value, and the tags of the tapes that record it."""
 
     content: Value
     value: Value
@@ -69,14 +69,14 @@ class Content:
             self.value = computed
 
     def last_read(self, tags: tuple[TraceTag, ...]) -> Value | None:
-        """Return the last read since the last assignment, if the same tapes follow it; for no tapes, the value itself."""
+        """Return the last read since the last assignment, if the same tapes record it; for no tapes, the value itself."""
         if not tags:
             return self.value
         last = self._last
         return last.value if last is not None and last.content is self.value and last.tags == tags else None
 
     def add_read(self, content: Value, value: Value, tags: tuple[TraceTag, ...]) -> Value:
-        """Note a read that tapes follow, of the value that the content had a moment ago."""
+        """Note a read that tapes record, of the value that the content had a moment ago."""
         self._last = _LastRead(content, value, tags)
         with noting:
             self._reads.add(value)

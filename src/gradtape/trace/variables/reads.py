@@ -59,7 +59,7 @@ def _computed_read(op: Op, value: Value, tags: tuple[TraceTag, ...], name: str |
 
 
 def detached_read(value: Value, name: str | None, trace: Trace | None = None) -> VariableRead:
-    """Return a value without the tags of tapes: no tape follows an assignment."""
+    """Return a value without the tags of tapes: no tape records an assignment."""
     tags: tuple[TraceTag, ...] = tuple(tag for tag in value.tags if isinstance(tag, Trace))
     if trace is not None and trace not in tags:
         tags = (*tags, trace)

@@ -29,7 +29,7 @@ LARGE: Final = 2**20
 
 
 def scatter(handle: Handle, slices: Any, how: How, caller: str) -> None:
-    """Change the rows of an array that slices name; tapes and traces follow.
+    """Change the rows of an array that slices name; tapes and traces record.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def updated(
     """Return the changed array as a value of its own, in the same memory where nothing else holds it.
 
     The values that held the old array become nodes that put the old rows back into the new one (H. G. Baker, "Shallow binding makes
-    functional arrays fast", SIGPLAN Notices 26, 1991), so that records of the old array stay valid. No tape follows that.
+    functional arrays fast", SIGPLAN Notices 26, 1991), so that records of the old array stay valid. No tape records that.
 
     Parameters
     ----------

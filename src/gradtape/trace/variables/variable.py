@@ -205,7 +205,7 @@ class Variable(Array):
         return array_of_layout(value, self._contiguous)
 
     def read_for(self, tag: TraceTag) -> Value:
-        """Return a read that only `tag` follows."""
+        """Return a read with the tag `tag` alone."""
         return tagged_read(self._content_within(len(contexts.stack)).value, (tag,), self._name)
 
     def reads(self) -> list[Value]:
@@ -215,8 +215,8 @@ class Variable(Array):
         return [] if content is None else content.reads()
 
     @property
-    def followed(self) -> bool:
-        """Whether a tape, a trace or a function around would note a read."""
+    def is_recorded(self) -> bool:
+        """Whether an enclosing tape, trace or function would record a read."""
         return any(
             not isinstance(context, Watcher) or context.tag_for(self) is not None
             for context in contexts.stack

@@ -185,7 +185,7 @@ def _at_least_two(period: int, trips: int) -> bool:
 
 
 def _includes(tags: tuple[TraceTag, ...], own: tuple[TraceTag, ...]) -> bool:
-    """Return whether all recorders that follow an input follow the outputs: not so where a tape had stopped."""
+    """Return whether all recorders that record an input follow the outputs: not so where a tape had stopped."""
     return all(tag in tags or tag.over for tag in own)
 
 

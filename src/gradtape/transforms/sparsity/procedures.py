@@ -52,7 +52,7 @@ from gradtape.transforms.activity import active_values, differentiable_inputs
 from gradtape.transforms.sparsity.index_sets import IndexSets, empty_sets, from_rows, rows_of
 
 MOST_WORK: Final = 2**25
-"""Entries of index sets, and statements times eight, up to which a procedure is followed; some seconds."""
+"""Entries of index sets, and statements times eight, up to which index sets are propagated through a procedure; some seconds."""
 
 APPLY_WORK: Final = 4000
 """The work of the index sets of an array computation, besides that of its entries."""
@@ -66,8 +66,8 @@ GraphRule: TypeAlias = Callable[
 """Returns the index sets of the outputs of a graph from those of its inputs, and the numbers of inputs as far as they are known."""
 
 
-class NotFollowedError(Exception):
-    """The index sets of a procedure are not found: everything may depend on everything."""
+class UnknownPatternError(Exception):
+    """The index sets of a procedure are not known: each result may depend on each input."""
 
 
 def follow_procedure(
@@ -94,7 +94,7 @@ def follow_procedure(
 
     Raises
     ------
-    NotFollowedError
+    UnknownPatternError
         Where it takes too much work, or where records are popped whose number is unknown.
     """
     flags = [
@@ -122,12 +122,12 @@ def follow_procedure(
         if _place(content) in facts.needed:
             assert array is not None
             operands.append(array.item() if is_scalar else array.reshape(-1).tolist())
-    names: dict[str, Any] = {"np": np, "E": frozenset(), "Full": NotFollowedError}
+    names: dict[str, Any] = {"np": np, "E": frozenset(), "Full": UnknownPatternError}
     names["apply"] = _graph_follower(writer.applies, columns, graph_rule)
     try:
         code = writer.code()
     except (SyntaxError, RecursionError, MemoryError):  # blocks too deep for Python
-        raise NotFollowedError from None
+        raise UnknownPatternError from None
     exec(code, names)
     with np.errstate(all="ignore"):
         found = iter(names["follow"](*operands))
@@ -164,7 +164,7 @@ class Facts:
         self._nodes, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
         self.tape = match_tape(procedure.body)
         if self.tape is None:
-            raise NotFollowedError
+            raise UnknownPatternError
         self.around = dict(_surroundings(procedure.body, ()))
         parameters = [_place(x) for x in procedure.parameters]
         self._flows = list(self._all_flows())
@@ -177,7 +177,7 @@ class Facts:
         self._find_unknown(procedure)
         for statement in self._statements:
             if isinstance(statement, Push | Pop) and self.is_uncertain(statement):
-                raise NotFollowedError
+                raise UnknownPatternError
         self.needed: set[Place] = set()
         self._find_needed()
 
@@ -318,12 +318,12 @@ class Facts:
                 pending.append(s.index)
             elif isinstance(s, Allocate):
                 if s.size in self.unknown:
-                    raise NotFollowedError
+                    raise UnknownPatternError
                 pending.append(s.size)
             elif isinstance(s, Apply):
                 spans = [x for x in (*s.inputs, *s.outputs) if isinstance(x, Span)]
                 if any(span.offset in self.unknown for span in spans):
-                    raise NotFollowedError
+                    raise UnknownPatternError
                 pending += [span.offset for span in spans]
                 for operand in s.inputs:
                     place = _operand(operand)
@@ -559,7 +559,7 @@ class _Writer:
         elif isinstance(s, Assign):
             if isinstance(s.value, Pointer):
                 if is_weak:
-                    raise NotFollowedError
+                    raise UnknownPatternError
                 self._copy(s.value, s.variable, s.value.memory)
                 return
             if s.variable in facts.needed:

@@ -49,10 +49,10 @@ from gradtape.transforms.sparsity.index_sets import (
     stacked,
     united,
 )
-from gradtape.transforms.sparsity.procedures import NotFollowedError, follow_procedure
+from gradtape.transforms.sparsity.procedures import UnknownPatternError, follow_procedure
 
 MOST_STEPS: Final = 20_000
-"""Nodes of all iterations of a loop up to which its iterations are followed one by one."""
+"""Nodes of all iterations of a loop up to which index sets are propagated through each iteration."""
 
 MOST_ROUNDS: Final = 50
 """Rounds in which the index sets of loop-carried values may grow, before they are taken to be everything."""
@@ -535,7 +535,7 @@ def _through(
             lambda place: facts.numbers(node.inputs[place]),
             of_graph,
         )
-    except NotFollowedError:
+    except UnknownPatternError:
         return None
 
 

@@ -13,7 +13,7 @@ from gradtape.ir.graph import Node, Value, extract, literal, next_serial
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
-from gradtape.kinds.control import followed
+from gradtape.kinds.control import visible_inputs
 from gradtape.kinds.correlation import Correlation
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise
@@ -40,7 +40,7 @@ def derivatives(
     """
     survey = _Survey()
     nodes, _ = extract(
-        [target], [source], stop=lambda value: value.node is None or stop(value), follow=followed
+        [target], [source], stop=lambda value: value.node is None or stop(value), follow=visible_inputs
     )
     survey.visit(nodes, _Reach({source}, set()))
     if target.dtype != source.dtype or survey.is_refused:
@@ -104,7 +104,7 @@ class _Survey:
     def visit(self, nodes: Iterable[Node], reach: _Reach) -> None:
         """Visit nodes in topological order, and add what they compute to `reach`."""
         for node in nodes:
-            moving = reach.moving(followed(node))
+            moving = reach.moving(visible_inputs(node))
             if not any(moving) or not any(is_inexact(out.dtype) for out in node.outs):
                 continue
             op = node.op

@@ -18,7 +18,7 @@ from gradtape.ir.graph import Literal, Node, Value, extract, literal, merge_tags
 from gradtape.ir.op import Op
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import is_inexact
-from gradtape.kinds.control import Custom, followed
+from gradtape.kinds.control import Custom, visible_inputs
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap, is_zero
 from gradtape.kinds.operands import broadcast_to
@@ -63,7 +63,7 @@ class Expansion:
 
     def coefficients(self, targets: Sequence[Value], order: int) -> list[list[Coefficient]]:
         """Return coefficients 1, ..., `order` of each target."""
-        nodes, _ = extract(targets, self._sources, self._ends, followed)
+        nodes, _ = extract(targets, self._sources, self._ends, visible_inputs)
         for node in nodes:
             for out in node.outs:
                 self.coefficient(out, order)  # loops compute all orders at once, if the highest is the first
@@ -78,9 +78,9 @@ class Expansion:
         found = self._active.get(value)
         if found is not None:
             return found
-        nodes, _ = extract([value], self._active, self._ends, followed)
+        nodes, _ = extract([value], self._active, self._ends, visible_inputs)
         for node in nodes:
-            moves = any(self._active.get(operand, False) for operand in followed(node))
+            moves = any(self._active.get(operand, False) for operand in visible_inputs(node))
             for out in node.outs:
                 self._active.setdefault(out, moves and is_inexact(out.dtype))
         return self._active.setdefault(value, False)
@@ -200,8 +200,8 @@ class Series(ABC):
         """Compute all coefficients up to k."""
 
     def of_inputs(self, k: int) -> list[Coefficient]:
-        """Return coefficients k of the inputs that derivatives follow; None for the others."""
-        hidden = len(self.node.inputs) - len(followed(self.node))
+        """Return coefficients k of the inputs that have derivatives; None for the others."""
+        hidden = len(self.node.inputs) - len(visible_inputs(self.node))
         return [
             None if position < hidden else self.expansion.coefficient(operand, k)
             for position, operand in enumerate(self.node.inputs)
@@ -399,7 +399,7 @@ def _custom(op: Custom, node: Node, expansion: Expansion) -> Build:
 def _integral(op: Op, node: Node, expansion: Expansion) -> Build:
     """Return the rule that integrates the tangent of a node."""
     with at(derivative_site(node, backward=False)):
-        hidden = len(node.inputs) - len(followed(node))
+        hidden = len(node.inputs) - len(visible_inputs(node))
         directions = list(map(expansion.direction, node.inputs))
         tangents = op.jvp(node, [*(None,) * hidden, *directions[hidden:]])
     return lambda series, at_node, base: Integral(series, at_node, base, tangents)

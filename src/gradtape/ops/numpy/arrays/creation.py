@@ -36,7 +36,7 @@ def asked_dtype(dtype: Any, otherwise: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _like(fill: int) -> Callable[..., Value]:
-    def follow(
+    def traced(
         a: Any,
         dtype: Any = None,
         order: Any = "K",
@@ -48,7 +48,7 @@ def _like(fill: int) -> Callable[..., Value]:
         x = as_array(a)
         return full(x.shape if shape is None else as_shape(shape), fill, asked_dtype(dtype, x.dtype))
 
-    return follow
+    return traced
 
 
 LIKE = (
@@ -87,10 +87,10 @@ def full_like(
 
 
 def _filled(fill: int) -> Callable[..., Value]:
-    def follow(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None) -> Value:
+    def traced(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None) -> Value:
         return full(as_shape(shape), fill, asked_dtype(dtype, FLOAT64))
 
-    return follow
+    return traced
 
 
 implements(np.zeros, np.empty)(_filled(0))
@@ -107,14 +107,14 @@ def full_(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, d
 def _by_numpy(function: Any) -> Callable[..., Value]:
     """Functions of plain numbers: NumPy computes the array, which is a constant."""
 
-    def follow(*args: Any, **kwargs: Any) -> Value:
+    def traced(*args: Any, **kwargs: Any) -> Value:
         plain = [concrete(arg, "argument")[()] if isinstance(arg, Value) else arg for arg in args]
         named = {
             name: concrete(arg, name)[()] if isinstance(arg, Value) else arg for name, arg in kwargs.items()
         }
         return as_array(function(*plain, **named))
 
-    return follow
+    return traced
 
 
 for _function in (
@@ -339,14 +339,14 @@ def geomspace(
 
 
 def _window(of_centre: Callable[[Value, Any], Value]) -> Callable[[Any], Value]:
-    def follow(M: Any) -> Value:
+    def traced(M: Any) -> Value:
         count = as_int(M, "M")
         if count <= 1:
             return full((max(count, 0),), 1, FLOAT64)
         last = as_number(count - 1)
         return of_centre(count_to(count, FLOAT64) * 2.0 - last, last)
 
-    return follow
+    return traced
 
 
 WINDOWS: Final[dict[Callable[..., Any], Callable[[Any], Value]]] = {

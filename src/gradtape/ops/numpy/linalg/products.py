@@ -215,7 +215,7 @@ def generalised(
     """Return what runs in place of a generalised ufunc: operands brought to one dtype, ``axis`` and
     ``axes`` moved to the end and back."""
 
-    def follow(
+    def traced(
         a: Any,
         b: Any,
         *,
@@ -249,9 +249,9 @@ def generalised(
             result, tuple(range(result.ndim - ranks[2], result.ndim)), some_axes(places[2], result.ndim)
         )
 
-    UFUNCS[name] = follow
+    UFUNCS[name] = traced
     TRIALS[name, "__call__"] = Trial(samples, "?bBqfFD", True)
-    return follow
+    return traced
 
 
 matmul = generalised(

@@ -1,6 +1,6 @@
 """Functions of `scipy.special` that are Python: combinations, sequences of orders or degrees, and functions with cases.
 
-Most others that are Python are followed as they stand.
+Most others that are written in Python are traced unchanged.
 """
 
 from __future__ import annotations

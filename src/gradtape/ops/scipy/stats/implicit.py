@@ -28,7 +28,7 @@ from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.shape import reshape
 from gradtape.ops.scipy.stats.quadrature import integral, known_where, rank_of, support
 
-NOT_FOLLOWED: Final = (UnsupportedFunctionError, ConcretizationError)
+UNSUPPORTED: Final = (UnsupportedFunctionError, ConcretizationError)
 """Errors of private methods that call compiled code without a rule."""
 
 AGREEMENT: Final = 1e-6
@@ -145,13 +145,13 @@ def private(distribution: Any, method: str, x: Any, shapes: tuple[Any, ...]) -> 
     """Return the result of a private method, or if it calls compiled code without a rule, SciPy's value with its derivative."""
     try:
         return as_array(HOOKS.call(getattr(distribution, method), x, *shapes))
-    except NOT_FOLLOWED:
+    except UNSUPPORTED:
         rule = _RULES.get(method)
         if rule is None:
             return function_of_point(distribution, method, x, *shapes)
     try:
         return rule(distribution, as_array(x), shapes)
-    except NOT_FOLLOWED:  # neither is the density
+    except UNSUPPORTED:  # neither is the density
         return function_of_point(distribution, method, x, *shapes)
 
 

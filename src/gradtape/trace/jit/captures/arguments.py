@@ -112,7 +112,7 @@ def _repeated(given: Any, copy: Any, first: dict[int, Any]) -> Any:
     return copy
 
 
-def follow(path: Sequence[Any], tree: Any) -> Any:
+def resolve(path: Sequence[Any], tree: Any) -> Any:
     """Return the part of a tree that a path of entries and attributes leads to."""
     for is_object, key in path:
         tree = getattr(tree, key) if is_object else tree[key]

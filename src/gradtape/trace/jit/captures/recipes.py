@@ -15,7 +15,7 @@ from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.masked import Selection
-from gradtape.trace.jit.captures.arguments import follow
+from gradtape.trace.jit.captures.arguments import resolve
 from gradtape.trace.jit.captures.spec import PLAIN_TYPES, CaptureSpec
 from gradtape.trace.jit.captures.user_classes import is_package_object, is_plain_object
 from gradtape.trace.lazy.force import force
@@ -126,7 +126,7 @@ class RecipeBook:
             return lambda moment: moment.leaves[position]
         container, path = self._containers.get(id(thing), (None, ()))
         if container is thing:
-            return lambda moment: follow(path, moment.arguments)
+            return lambda moment: resolve(path, moment.arguments)
         step = self._spec.step_reading(thing)
         if step is not None:
             return lambda moment: moment.objects[step]

@@ -18,11 +18,11 @@ from gradtape.trace.array.masked import without_selections
 from gradtape.trace.array.view_functions import strided
 from gradtape.trace.patching import recorders
 from gradtape.trace.patching.asarray import converted_by_object
-from gradtape.trace.patching.conversions.sequences import Function, as_ndarray_or_traced, find_followed
+from gradtape.trace.patching.conversions.sequences import Function, as_ndarray_or_traced, find_traced
 from gradtape.trace.patching.functions import hook_function, with_names
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.subclasses.instances import TracedNdarray, holds_instance
-from gradtape.trace.subclasses.masked_arrays import followed, median_of_traced
+from gradtape.trace.subclasses.masked_arrays import as_traced, median_of_traced
 
 
 def _index_trick(plain: Function) -> Function:
@@ -30,7 +30,7 @@ def _index_trick(plain: Function) -> Function:
 
     def getitem(self: Any, key: Any) -> Any:
         items = key if isinstance(key, tuple) else (key,)
-        if isinstance(key, str) or find_followed(items) is None:
+        if isinstance(key, str) or find_traced(items) is None:
             return plain(self, key)
         arrays: list[Any] = []
         kinds: list[Any] = []
@@ -62,7 +62,7 @@ def _vectorize_call(plain: Function) -> Function:
 
     def call(self: Any, func: Any, args: Any) -> Any:
         args = without_selections(args)
-        if find_followed(args) is None:
+        if find_traced(args) is None:
             return plain(self, func, args)
         dims = self._in_and_out_core_dims
         cores = [0] * len(args) if dims is None else [len(names) for names in dims[0]]
@@ -105,7 +105,7 @@ def _refuse_matrix(plain: Function) -> Function:
     """Return the handler of `numpy.matrix`, which raises an error for traced arrays."""
 
     def new(kind: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
-        if find_followed(data) is None:
+        if find_traced(data) is None:
             return plain(kind, data, *args, **kwargs)
         raise ArraySubclassError(
             "a matrix, a subclass of ndarray, meets a traced array",
@@ -139,9 +139,9 @@ def _masked_array(plain: Function) -> Function:
         numbers = numbers_for_reader(data.value) if isinstance(data, Handle) else None
         if numbers is not None:
             data = numbers
-        if find_followed((args[:1], options.get("mask"))) is not None:
-            data = followed(data)
-        if not (isinstance(data, Handle) or holds_instance(data) or find_followed(data) is not None):
+        if find_traced((args[:1], options.get("mask"))) is not None:
+            data = as_traced(data)
+        if not (isinstance(data, Handle) or holds_instance(data) or find_traced(data) is not None):
             return plain(cls, data, *args, **options)
         made = of_traced(cls, data, *args, **options)
         if isinstance(made, TracedNdarray):

@@ -25,7 +25,7 @@ from gradtape.trace.patching.conversions.scalars import CONVERSIONS
 from gradtape.trace.patching.conversions.sequences import (
     call_dispatched,
     call_ufunc,
-    find_followed,
+    find_traced,
     takes_sequences,
 )
 from gradtape.trace.patching.creation import HOOKED, MAKERS, made_writable
@@ -49,7 +49,7 @@ def _takes_lengths(called: Any, args: Any, kwargs: Any, frame: FrameType) -> boo
     if called is np.arange:
         return calls(frame, called)
     if type(called) is _dispatched:
-        return find_followed([*args, *kwargs.values()]) is None
+        return find_traced([*args, *kwargs.values()]) is None
     return called in _FUNCTIONS_OF_LENGTHS
 
 
@@ -68,7 +68,7 @@ def _maker(called: Any, /, *args: Any, **kwargs: Any) -> Any:
     frame = sys._getframe(1)
     if ASKING.questions is not None and _takes_lengths(called, args, kwargs, frame):
         return of_lengths(called, args, kwargs)
-    if find_followed([*args, *kwargs.values()]) is not None:
+    if find_traced([*args, *kwargs.values()]) is not None:
         return _hook(called, *args, **kwargs)
     return made_writable(called, args, kwargs, frame)
 

@@ -16,7 +16,7 @@ from gradtape.kinds.registry import UFUNCS
 from gradtape.trace.array.array import wrap
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.outcomes import is_handled
-from gradtape.trace.patching.conversions.sequences import Function, as_ndarray_or_traced, find_followed
+from gradtape.trace.patching.conversions.sequences import Function, as_ndarray_or_traced, find_traced
 from gradtape.trace.source.sites import user_site
 
 
@@ -32,7 +32,7 @@ def _number(operand: Any, kind: type = float) -> Any:
 
 def _mathematical(function: Function, kind: type = float, invalid: Invalid | None = None) -> Function:
     def run(*args: Any, **kwargs: Any) -> Any:
-        if find_followed(args) is None:
+        if find_traced(args) is None:
             return NotImplemented
         numbers = [_number(argument, kind) for argument in args]
         if None in map(type_or_none, numbers):
@@ -173,7 +173,7 @@ def _sequence(function: Function) -> Function:
     def run(*args: Any) -> Any:
         return (
             NotImplemented
-            if find_followed(args) is None
+            if find_traced(args) is None
             else function(*[as_ndarray_or_traced(argument) for argument in args])
         )
 

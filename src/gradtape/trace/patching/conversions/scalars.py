@@ -20,7 +20,7 @@ from gradtape.trace.array.concretize import abstracting_trace, stays_traced
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.dispatch.dispatch import call_function
-from gradtape.trace.patching.conversions.sequences import Function, as_array, find_followed
+from gradtape.trace.patching.conversions.sequences import Function, as_array, find_traced
 from gradtape.trace.source.sites import is_user_file
 from gradtape.trace.subclasses.instances import instance
 
@@ -33,7 +33,7 @@ def _method(name: str) -> Function:
     function = _clip if name == "clip" else getattr(np, name)
 
     def run(array: Any, *args: Any, **kwargs: Any) -> Any:
-        if find_followed((args, tuple(kwargs.values()))) is None:
+        if find_traced((args, tuple(kwargs.values()))) is None:
             return NotImplemented
         operands = (args[0], array, *args[1:]) if name == "compress" else (array, *args)
         if function in FUNCTIONS:
@@ -69,7 +69,7 @@ METHODS: Final = (
 
 def _scalar(kind: Any) -> Function:
     def make(cls: type, operand: Any) -> Any:
-        if cls is not kind or find_followed(operand) is None:
+        if cls is not kind or find_traced(operand) is None:
             return NotImplemented
         array = as_array(operand)
         convert_number(
@@ -95,7 +95,7 @@ SCALARS: Final = (
 def _python_number(x: Any) -> Any:
     """Return the argument of ``float(x)`` itself where a traced package, or code in a trace that has no numbers, converts it."""
     caller = sys._getframe(2).f_code.co_filename
-    if find_followed(x) is None or np.ndim(x) or not stays_traced(as_array(x).value, caller):
+    if find_traced(x) is None or np.ndim(x) or not stays_traced(as_array(x).value, caller):
         return NotImplemented
     return NotImplemented if x.dtype.kind == "c" else as_python_number(x, float)
 
@@ -103,7 +103,7 @@ def _python_number(x: Any) -> Any:
 def _complex_number(cls: type, real: Any = 0.0, imag: Any = 0.0) -> Any:
     """Return the argument of ``complex(x)``, or the number of two parts, where ``float(x)`` is the number itself."""
     caller = sys._getframe(2).f_code.co_filename
-    parts = [as_array(part) for part in (real, imag) if find_followed(part) is not None]
+    parts = [as_array(part) for part in (real, imag) if find_traced(part) is not None]
     if cls is not complex or not parts:
         return NotImplemented
     if any(np.ndim(part) or not stays_traced(part.value, caller) for part in parts):
@@ -144,7 +144,7 @@ def _has_attribute(x: Any, name: Any) -> Any:
 
 
 def _iterator(cls: type, *args: Any, **kwargs: Any) -> Any:
-    is_traced = cls is np.nditer and find_followed([*args, *kwargs.values()]) is not None
+    is_traced = cls is np.nditer and find_traced([*args, *kwargs.values()]) is not None
     return ArrayIterator(*args, **kwargs) if is_traced else NotImplemented
 
 
@@ -188,11 +188,11 @@ def _getitem(array: Any, key: Any) -> Any:
 
 
 def _arange(*args: Any, **kwargs: Any) -> Any:
-    followed = find_followed([*args, *kwargs.values()])
+    traced = find_traced([*args, *kwargs.values()])
     return (
         NotImplemented
-        if followed is None
-        else followed.__array_function__(np.arange, (type(followed),), args, kwargs)
+        if traced is None
+        else traced.__array_function__(np.arange, (type(traced),), args, kwargs)
     )
 
 

@@ -13,23 +13,23 @@ import numpy as np
 from gradtape.kinds.registry import BY_ITEM
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import Preallocated
-from gradtape.trace.patching.asarray import is_followed
+from gradtape.trace.patching.asarray import is_observed
 from gradtape.trace.patching.interpose import dispatcher_of
 
 Function = Callable[..., Any]
 
 
-def find_followed(operand: Any, depth: int = 32) -> Any:
+def find_traced(operand: Any, depth: int = 32) -> Any:
     """Return a traced array in an operand, or in lists and tuples in it; None if there is none."""
     if isinstance(operand, Handle):
         if isinstance(operand, Preallocated) and operand._base.is_untraced():
             return None
-        return operand if is_followed(operand) else None
+        return operand if is_observed(operand) else None
     if depth and isinstance(operand, list | tuple):
         for item in operand:
-            followed = find_followed(item, depth - 1)
-            if followed is not None:
-                return followed
+            traced = find_traced(item, depth - 1)
+            if traced is not None:
+                return traced
     return None
 
 
@@ -37,10 +37,10 @@ def as_array(items: Any) -> Any:
     """Return a list as a traced array; a list without traced elements is returned as it is."""
     if type(items) is not list and type(items) is not tuple:
         return items
-    followed = find_followed(items)
-    if followed is None:
+    traced = find_traced(items)
+    if traced is None:
         return items
-    return followed.__array_function__(np.array, (type(followed),), (items,), {})
+    return traced.__array_function__(np.array, (type(traced),), (items,), {})
 
 
 def call_ufunc(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
