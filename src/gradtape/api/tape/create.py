@@ -35,7 +35,7 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     a : array_like or Array
         Numbers, nested lists (Arrays may stand in them), an ndarray, or an Array.
     dtype : dtype_like, optional
-        The wanted dtype. For an Array this is a cast that have derivatives between floats.
+        The wanted dtype. For an Array this is a cast, differentiable between floats.
 
     Returns
     -------
