@@ -275,6 +275,12 @@ def test_every_page_is_reached_from_the_index() -> None:
     assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} <= reached
 
 
+def test_decisions_fit_on_one_page() -> None:
+    pages = (ROOT / "docs" / "adr").glob("0*.md")
+    words = {page.name: len(re.findall(r"\w[\w.`'-]*", page.read_text())) for page in pages}
+    assert {name: count for name, count in words.items() if count > 675} == {}
+
+
 def test_decisions_have_one_layout() -> None:
     folder = ROOT / "docs" / "adr"
     order = ["Context", "Decision", "Reasons", "Measured", "Alternatives", "Consequences"]
