@@ -45,6 +45,25 @@ def test_workflows_run_the_versions_that_the_metadata_names() -> None:
     assert {version.removesuffix("t") for version in matrix["python"]} == classified
 
 
+def test_workflows_run_the_oldest_and_the_newest_versions() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]
+    commands = {name: "\n".join(step.get("run", "") for step in job["steps"]) for name, job in jobs.items()}
+    for name in ("numpy", "scipy"):
+        (requirement,) = [text for text in PROJECT["dependencies"] if re.match(rf"{name}\b", text)]
+        oldest = re.search(r">=([\d.]+)", requirement)
+        assert oldest and f'"{name}=={oldest[1]}.*"' in commands["oldest"], requirement
+    newest = jobs["newest"]
+    assert "--upgrade ${{ matrix.option }} numpy scipy" in commands["newest"]
+    options = {row["releases"]: row["option"] for row in newest["strategy"]["matrix"]["include"]}
+    assert options == {"final": "", "pre-releases": "--pre"}
+    assert newest["continue-on-error"] == "${{ matrix.releases == 'pre-releases' }}"
+    readme = (ROOT / "README.md").read_text()
+    (test_command,) = re.findall(r"<!-- test command -->\s*```sh\n(.*?)```", readme, re.DOTALL)
+    for name in ("sample", "oldest", "newest"):
+        assert test_command.rpartition(" && ")[2].strip() in commands[name], name
+    assert ".ci/run" in commands["all"]
+
+
 def test_packages_with_private_names_in_use_have_upper_bounds() -> None:
     for name in ("numpy", "scipy", "numba", "llvmlite"):
         (requirement,) = [text for text in PROJECT["dependencies"] if re.match(rf"{name}\b", text)]
