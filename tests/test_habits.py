@@ -111,6 +111,12 @@ def test_attributes_of_the_users_function_are_its_own() -> None:
         ("jacobain", "did you mean gt.jacobian?"),
         ("Value_and_grad", "did you mean gt.value_and_grad?"),
         ("elementwise_gard", "gt.vmap(gt.grad(f))"),
+        ("expect", "did you mean gt.expectation?"),
+        ("sparse_jac", "did you mean gt.sparse_jacobian?"),
+        ("checkpointing", "did you mean gt.checkpoint?"),
+        ("solve_ode", "scipy.integrate.solve_ivp"),
+        ("to_onnx", "gt.export"),
+        ("randn", "np.random.default_rng(seed)"),
         ("einsum", "use np.einsum"),
         ("digits", "use gt.debug.digits"),
         ("uncertainty", "use gt.scipy.uncertainty"),
@@ -134,6 +140,11 @@ def test_completion_lists_public_names_only(namespace: str) -> None:
         thing = getattr(module, name)
         assert thing.__module__.startswith(f"gradtape.api.{namespace}") or name == "uncertainty"
         assert thing.__doc__
+
+
+def test_names_that_are_misspelt_in_modules() -> None:
+    expect(AttributeError, lambda: gt.debug.digts, "did you mean gt.debug.digits?")
+    expect(AttributeError, lambda: gt.inspect.llmv, "did you mean gt.inspect.llvm?")
 
 
 def test_names_that_nobody_knows() -> None:
@@ -220,6 +231,7 @@ def test_keywords_of_other_libraries(call: Any, answer: str) -> None:
         (lambda: gt.value_and_grad(np.sin, wrt=0), "did you mean argnums?"),
         (lambda: gt.jit(np.sin, static_argnum=1), "did you mean static_argnums?"),
         (lambda: gt.jit(static_argname="n"), "did you mean static_argnames?"),
+        (lambda: gt.jit(np.sin, loops="compile"), 'it is a setting: gt.config.loops = "compile"'),
         (lambda: gt.vmap(np.sin, in_axis=0), "did you mean in_axes?"),
         (lambda: gt.jacobian(np.sin, create_graph=True), "derivatives can be differentiated as they are"),
         (

@@ -34,7 +34,7 @@ _JAX = """
 lax: loops and branches are gt.scan, gt.fori_loop, gt.while_loop, gt.map, gt.cond, gt.switch, gt.associative_scan; the rest is NumPy's, np.*
 numpy jnp np: there is no second namespace; import numpy as np, and call np.* on what gradtape traces
 nn: layers are NumPy code: np.maximum(x, 0), scipy.special.expit, scipy.special.log_softmax
-random: draw with np.random.default_rng(seed), in the function too: each call draws anew
+random randn rand randint: draw with np.random.default_rng(seed), in the function too: each call draws anew
 tree_util tree_map: use gt.tree.map(f, tree)
 tree_leaves: use gt.tree.leaves(tree)
 tree_flatten: use gt.tree.flatten(tree)
@@ -167,7 +167,8 @@ sumsqr: use np.sum(x**2)
 mtimes: use a @ b
 if_else: use np.where(c, a, b), or gt.cond(c, f, g, x)
 nlpsol qpsol Opti rootfinder minimize: use gt.scipy.minimize, or call scipy.optimize.minimize as it is
-integrator odeint: call scipy.integrate.solve_ivp or odeint, which are differentiated
+integrator odeint solve_ode ode_solve ODEProblem diffeqsolve: call scipy.integrate.solve_ivp or odeint, which are differentiated
+to_onnx onnx to_c codegen: use gt.export(f, gt.spec((3, 4)), path="f.c")
 external Callback: give a rule with gt.custom_vjp
 njit: use @gt.jit; an @numba.njit function can be called inside it
 prange: write range(n); gt.config.num_threads = 4 lets compiled loops use four cores
@@ -312,6 +313,8 @@ dtype_ type: dtype
 
 FUNCTION_KEYWORDS: Final = _entries("""
 lr: learning_rate
+loops loop: it is a setting: gt.config.loops = "compile"
+num_threads threads n_threads: it is a setting: gt.config.num_threads = 4
 eps: epsilon
 jac Dfun fprime: leave it out: gradtape computes the derivatives
 policy prevent_cse: leave it out: all of the function is recomputed
@@ -536,12 +539,14 @@ def unknown_keyword(shown: str, given: str, known: list[str]) -> TypeError:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Return the name that differs least from another one, if it is a misspelling of it: empty where it is not.
+    """Return the name that differs least from another one, if it is a misspelling, the beginning or an extension of it: empty otherwise.
 
     Examples
     --------
     >>> nearest("jacobain", ["jacobian", "jacfwd", "jit"])
     'jacobian'
+    >>> nearest("expect", ["export", "expectation"])
+    'expectation'
     """
     small = name.lower().replace("_", "")
     allowed = 1 if len(small) < 6 else 2
@@ -549,12 +554,17 @@ def nearest(name: str, known: list[str]) -> str:
         return ""
     folded = [(other.lower().replace("_", ""), other) for other in known if other[0] != "_"]
     near = [
-        (_distance(small, letters), other)
+        (_distance(small, letters), _distance(name, other), other)
         for letters, other in folded
         if abs(len(letters) - len(small)) <= allowed
     ]
-    distance, other = min(near, default=(allowed + 1, ""))
-    return other if distance <= allowed else ""
+    distance, _, other = min(near, default=(allowed + 1, 0, ""))
+    if distance <= 1:
+        return other if distance <= allowed else ""
+    longer = [meant for letters, meant in folded if letters.startswith(small) and len(small) >= 5]
+    shorter = [meant for letters, meant in folded if small.startswith(letters) and len(letters) >= 5]
+    begun = min(longer, key=len, default=max(shorter, key=len, default=""))
+    return begun or (other if distance <= allowed else "")
 
 
 def _distance(a: str, b: str) -> int:

@@ -249,7 +249,7 @@ def _compare(got: Any, expected: Any, what: str, reference: str, rtol: float, at
         return
     worst = int(np.argmax(bad if bad.any() else np.abs(got - expected)))
     raise GradientCheckError(
-        f"{what} disagrees with {reference}: element {worst} is {got[worst]:.8g} and not {expected[worst]:.8g}",
+        f"{what} disagrees with {reference}: element {worst} is {got[worst]:.8g}, expected {expected[worst]:.8g}",
         where=user_site(),
         why="the function or its derivative is not finite at these arguments, or close to them"
         if bad.any()
