@@ -264,6 +264,14 @@ def numerics_checked(k):
 
 
 @scenario
+def called_by_kernels(k):
+    def body(x, _):
+        return np.sin(x * k) + gt.callback(np.sort, x, gt.stop_gradient(x)), x[0]
+
+    return gt.grad(lambda x: np.sum(gt.scan(body, x, None, length=5)[0]))(X)
+
+
+@scenario
 def profiled(k):
     f = gt.jit(lambda x: np.sum(np.exp(x) * k))
     with contextlib.redirect_stdout(None):
@@ -300,7 +308,7 @@ class Interruption:
     place : str
         Where it was raised.
     lost : bool
-        Whether Python could not hand it on: in a finaliser or a callback.
+        Whether Python could not hand it on: in a finaliser or a callback of its own.
     ignored : list of str
         Other errors that it has led to there.
     """
@@ -340,7 +348,7 @@ class Interruption:
         raise self.raised
 
     def _note_lost(self, unraisable: Any) -> None:
-        if unraisable.exc_type is self.raised:
+        if unraisable.exc_type is self.raised and "ctypes" not in (unraisable.err_msg or ""):
             self.lost = True
         else:
             self.ignored.append(f"ignored in {unraisable.object!r}: {unraisable.exc_value!r}")

@@ -19,6 +19,15 @@ def endless(x):
 def finite(x, n):
     return gt.while_loop(lambda a, k: k < n, lambda a, k: (a * 0.5 + 1.0, k + 1), (x, 0))[0]
 
+def product(x):
+    return np.sin(x @ x)
+
+def slow(x):  # most of the time passes between the calls of Python, in products that do not poll
+    def body(a, n):
+        a = product(product(a))
+        return a + gt.callback(np.fft.fft, a[0], a[0]).real, n + 1
+    return gt.while_loop(lambda a, n: a[0, 0] > -np.inf, body, (x, 0), max_iterations=10**12)[0]
+
 compiled, short = gt.jit(endless), gt.jit(finite)
 
 def interrupted(call, number=signal.SIGINT):
@@ -40,6 +49,7 @@ WAYS = {
     "plain": "endless(1.0)",
     "nested": "gt.jit(lambda x: compiled(x) * 2.0)(1.0)",
     "gradient": "gt.grad(endless)(1.0)",
+    "callback": "gt.jit(slow)(np.ones((300, 300)))",
     "scan": "gt.jit(lambda x: gt.scan(lambda s, _: (np.sin(s), None), x, None, length=10**11)[0])(1.0)",
 }
 
@@ -123,3 +133,44 @@ print(round(float(compiled(1.0, 3)), 6))
         "KeyboardInterrupt",
         str(round(expected, 6)),
     ]
+
+
+def test_an_exception_before_the_first_instruction_of_python_code_that_a_kernel_calls():
+    body = """
+import ctypes
+from gradtape.lower.resident.callbacks import call_python_address
+from gradtape.lower.resident.interrupts import INTERRUPTED, raise_interruption
+from gradtape.lower.resident.routine import load_resident
+
+text = '''
+declare void @PyErr_SetInterrupt()
+declare i32 @call(ptr, ptr)
+define i32 @signalled(ptr %text, ptr %table) {
+  call void @PyErr_SetInterrupt()
+  %status = call i32 @call(ptr %text, ptr %table)
+  ret i32 %status
+}
+'''
+address = load_resident(text, "signalled", ["signalled"], {"call": call_python_address()})["signalled"]
+signalled = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)(address)
+print(signalled(b"", None) == INTERRUPTED)
+try:
+    raise_interruption()
+except KeyboardInterrupt:
+    print("raised")
+"""
+    assert words_printed(PROGRAM + body) == ["True", "raised"]
+
+
+def test_other_exceptions_of_callbacks_pass_kernels():
+    body = """
+def leaves(x):
+    raise SystemExit(3)
+
+function = gt.jit(lambda x: np.sum(np.sin(gt.callback(leaves, x, np.cos(x)))))
+try:
+    function(np.ones(3))
+except SystemExit as error:
+    print(error.code)
+"""
+    assert words_printed(PROGRAM + body) == ["3"]

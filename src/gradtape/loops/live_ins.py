@@ -84,7 +84,7 @@ class LiveIns:
             elif isinstance(statement, RoutineCall):
                 fails = statement.library in ("lapack", "procedure", "python") or statement.function == "loop"
                 self.may_fail = self.may_fail or fails
-                self.may_stop = self.may_stop or statement.library == "procedure"
+                self.may_stop = self.may_stop or statement.library in ("procedure", "python")
             self._aliases.update(statement.aliases())
             self.uses_stacks = self.uses_stacks or isinstance(statement, ReserveStack | GrowStack | OpenStack)
             polls = isinstance(statement, SequentialFor | WhileLoop) and bool(statement.poll)

@@ -19,6 +19,7 @@ import numpy as np
 
 from gradtape.api.nlp.derivatives import Derivatives, Found, Limits
 from gradtape.errors import ArgumentError
+from gradtape.interruptions import Deferral
 from gradtape.trace.source.sites import user_site
 
 MESSAGES: Final = {
@@ -152,21 +153,7 @@ def solve(
         jacobian_rows
     ):  # IPOPT takes no Jacobian without elements: that of constants gets one, which is zero
         jacobian_rows = jacobian_columns = np.zeros(1, np.int32)
-    failure: list[BaseException] = []
-
-    def safely(function: Callable[..., Any]) -> Callable[..., bool]:
-        """Keep an error of the user's function (Ctrl-C too) until IPOPT has returned: it cannot pass through its code."""
-
-        def run(*args: Any) -> bool:
-            if failure:
-                return False
-            try:
-                return function(*args) is not False
-            except BaseException as error:
-                failure.append(error)
-                return False
-
-        return run
+    deferral = Deferral()
 
     def objective(_n: int, x: Any, _new: bool, made: Any, _user: Any) -> None:
         made[0] = functions.values(_array(x, n))[0]
@@ -224,13 +211,13 @@ def solve(
         return report(iteration, objective, violation, slope, barrier, step)
 
     kept = (
-        _OBJECTIVE(safely(objective)),
-        _CONSTRAINTS(safely(constraints)),
-        _GRADIENT(safely(gradient)),
-        _JACOBIAN(safely(jacobian)),
-        _HESSIAN(safely(hessian)),
+        _OBJECTIVE(deferral.calls(objective)),
+        _CONSTRAINTS(deferral.calls(constraints)),
+        _GRADIENT(deferral.calls(gradient)),
+        _JACOBIAN(deferral.calls(jacobian)),
+        _HESSIAN(deferral.calls(hessian)),
     )
-    after = _INTERMEDIATE(safely(intermediate))
+    after = _INTERMEDIATE(deferral.calls(intermediate))
     ends = [np.clip(np.ascontiguousarray(end, float), -2 * STEEP, 2 * STEEP) for end in limits]
     low, high, lower, upper = map(_pointer, ends)
     problem = ctypes.c_void_p(
@@ -252,11 +239,12 @@ def solve(
         push_low, push_high = np.array(start.low, float), np.array(start.high, float)
         values, best = np.zeros(m), np.zeros(1)
         arrays = map(_pointer, (x, values, best, duals, push_low, push_high))
-        status = ipopt.IpoptSolve(problem, *arrays, None)
+        with deferral:
+            status = ipopt.IpoptSolve(problem, *arrays, None)
     finally:
         ipopt.FreeIpoptProblem(problem)
-    if failure:
-        raise failure[0]
+    if deferral.errors:
+        raise deferral.errors[0]
     message = MESSAGES.get(status, f"IPOPT's status {status}")
     return Found(x, duals, push_low, push_high, status in SOLVED, status, message)
 

@@ -9,8 +9,7 @@ from gradtape.loops.ir import Dtype, RoutineCall
 from gradtape.lower.llvm.function import FunctionEmitter
 from gradtape.lower.llvm.instructions import memory_type
 from gradtape.lower.llvm.matrix import emit_matrix_routine
-from gradtape.lower.llvm.writer import UNLIKELY
-from gradtape.lower.resident.interrupts import INTERRUPTED, RAISE
+from gradtape.lower.resident.interrupts import RAISE
 
 LEAST_ROWS: Final = 64
 """Rows of a product of a matrix and its transpose from which half of it pays. With sums of 1000 terms, syrk took of gemm's time 2.1 at
@@ -141,20 +140,7 @@ def _procedure(function: FunctionEmitter, call: RoutineCall) -> None:
     symbol = emit_procedure(function.module, reference.procedure)
     pointers = [f"ptr {place}" for place in map(function.place, call.operands)]
     status = function.let(f"call i32 @{symbol}({', '.join(pointers)})")
-    _note_status(function, status, function.new_label())
-
-
-def _note_status(function: FunctionEmitter, status: str, name: str) -> None:
-    """Return where the caller was interrupted, and note other failures.
-
-    A failure does not end the kernel: a guard behind it, which does not hold, comes first.
-    """
-    interrupted = function.let(f"icmp eq i32 {status}, {INTERRUPTED}")
-    function.branch(interrupted, f"{name}.stopped", f"{name}.over", UNLIKELY)
-    function.start_block(f"{name}.stopped")
-    function.emit(f"ret i32 {status}")
-    function.start_block(f"{name}.over")
-    function.note_failure(function.let(f"icmp ne i32 {status}, 0"))
+    function.note_status(status)
 
 
 # Python
@@ -182,4 +168,4 @@ def _outlined_loop(function: FunctionEmitter, call: RoutineCall) -> None:
         for what, held in (("in", [*pointers[:inputs], count]), ("out", pointers[inputs:-1]))
     ]
     status = function.call("i32", f'"{symbol}"', *[f"ptr {pointer}" for pointer in (*tables, pointers[-1])])
-    _note_status(function, status, name)
+    function.note_status(status)

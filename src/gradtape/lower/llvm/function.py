@@ -22,9 +22,16 @@ from gradtape.lower.llvm.instructions import (
 from gradtape.lower.llvm.math import can_inline_scalar, inline_scalar, inline_vectors
 from gradtape.lower.llvm.special import emit_special
 from gradtape.lower.llvm.vector_plans import Slot
-from gradtape.lower.llvm.writer import ITSELF, PURE, FunctionWriter, ModuleWriter
+from gradtape.lower.llvm.writer import ITSELF, PURE, UNLIKELY, FunctionWriter, ModuleWriter
 from gradtape.lower.resident.callbacks import CALL_PYTHON
-from gradtape.lower.resident.interrupts import OVER, OVER_DECLARATION, POLL, POLL_DECLARATION, RAISE
+from gradtape.lower.resident.interrupts import (
+    INTERRUPTED,
+    OVER,
+    OVER_DECLARATION,
+    POLL,
+    POLL_DECLARATION,
+    RAISE,
+)
 from gradtape.lower.target.vecmath import INLINE, vector_attribute, vector_lanes
 from gradtape.procedures.ir import Procedure
 from gradtape.procedures.ir import Statement as ProcedureStatement
@@ -196,18 +203,33 @@ class FunctionEmitter(FunctionWriter):
         return self.let(f'call i32 @"{OVER}"()')
 
     def call_python(self, text: str, operands: Sequence[str]) -> None:
-        """Append the evaluation of a row by Python, given the addresses of operands and results; where it fails, the interpreter raises
-        the error."""
+        """Append the evaluation of a row by Python, given the addresses of operands and results."""
         module = self.module
-        module.bind(CALL_PYTHON)
+        module.bind(CALL_PYTHON, RAISE)
         module.python_calls[text] = None
         data = f"{text}\0".encode()
         name = f"python.{hashlib.blake2b(data, digest_size=8).hexdigest()}"
         escaped = "".join([f"\\{byte:02x}" for byte in data])
         what = module.constant(name, f"[{len(data)} x i8]", f'c"{escaped}"')
         table = self.pointer_table(f"%{self.new_label()}.operands", operands)
-        status = self.call("i32", f'"{CALL_PYTHON}"', f"ptr {what}", f"ptr {table}")
+        self.note_status(self.call("i32", f'"{CALL_PYTHON}"', f"ptr {what}", f"ptr {table}"))
+
+    def note_status(self, status: str) -> None:
+        """Append what ends the call where what it called was interrupted, and what notes other failures.
+
+        A failure does not end the kernel: a guard behind it, which does not hold, comes first. The interpreter raises the error.
+        """
+        name = self.new_label()
+        interrupted = self.let(f"icmp eq i32 {status}, {INTERRUPTED}")
+        self.branch(interrupted, f"{name}.stopped", f"{name}.over", UNLIKELY)
+        self.start_block(f"{name}.stopped")
+        self.leave(status)
+        self.start_block(f"{name}.over")
         self.note_failure(self.let(f"icmp ne i32 {status}, 0"))
+
+    def leave(self, status: str) -> None:
+        """Append the end of the call with a status."""
+        self.emit(f"ret i32 {status}")
 
     def pointer_table(self, table: str, held: Sequence[str]) -> str:
         """Append a table of pointers on the stack, and return its address."""

@@ -176,7 +176,10 @@ class ProcedureEmitter(ScalarEmitter):
             name for name, is_used in (("arena", self.uses_arena), ("scratch", uses_scratch)) if is_used
         ]
         self.may_leave = (
-            self.uses_arena or bool(self.polls) or any(isinstance(s, Apply) or is_task(s) for s in inside)
+            self.uses_arena
+            or bool(self.polls)
+            or plan.calls_python
+            or any(isinstance(s, Apply) or is_task(s) for s in inside)
         )
         self.checks = plan.calls_python or any(isinstance(s, Check) for s in inside)
 
@@ -300,9 +303,12 @@ class ProcedureEmitter(ScalarEmitter):
         stopped, goes_on = self.new_label(), self.new_label()
         self.branch(self.let(f"icmp eq i32 {status}, 0"), goes_on, stopped, LIKELY)
         self.start_block(stopped)
+        self.leave(status)
+        self.start_block(goes_on)
+
+    def leave(self, status: str) -> None:
         self.store("i32", status, "%status.slot")
         self.jump(LEAVE)
-        self.start_block(goes_on)
 
     # Blocks
 

@@ -5,17 +5,16 @@ What a kernel passes is text, so that object code from the disk cache serves oth
 
 from __future__ import annotations
 
-import _thread
 import ast
 import ctypes
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.interruptions import signal_of
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.body import bodies_of
 from gradtape.ir.graph import Node, extract
 from gradtape.ir.op import NDArray
@@ -23,14 +22,18 @@ from gradtape.ir.site import Site
 from gradtape.ir.types import whole_dtype
 from gradtape.kinds.registry import ROWS
 from gradtape.kinds.routines.callback import falls_back, python_call
+from gradtape.lower.llvm.writer import read_ll
+from gradtape.lower.resident.interrupts import keep_address
+from gradtape.lower.resident.routine import load_resident
 from gradtape.procedures.traversal import roots
 from gradtape.reference_counts import keep_for_ever
 from gradtape.transforms.procedures.ops import ProcedureOp
 
 CALL_PYTHON: Final = "gradtape.call_python"
-"""The symbol of the routine ``int32_t (const char *call, void **operands)``, which returns 0 if all went well."""
+"""The symbol of the routine ``int32_t (const char *call, void **operands)``.
 
-_FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p))
+It returns 0, `INTERRUPTED` if a signal handler has raised an exception, and 1 for other errors.
+"""
 
 
 class _Operand(NamedTuple):
@@ -108,9 +111,10 @@ def _read(call: bytes) -> tuple[dict[str, Any], list[_Operand], list[_Operand]]:
     return params, inputs, outs
 
 
-def _run(call: bytes, addresses: Any) -> int:
+def _run(call: bytes, table: int) -> int:
     try:
         params, inputs, outs = _read(call)
+        addresses = (ctypes.c_void_p * (len(inputs) + len(outs))).from_address(table)
         arrays = [
             operand.array(addresses[k] or 0) if operand.nbytes else np.empty(operand.shape, operand.dtype)
             for k, operand in enumerate(inputs)
@@ -120,26 +124,22 @@ def _run(call: bytes, addresses: Any) -> int:
             if operand.nbytes:
                 operand.array(addresses[k] or 0)[...] = result
     except Exception as error:  # the interpreter computes the row again, and raises the error
-        number = signal_of(error)
-        if number is not None:  # the handler runs again as soon as the kernel has returned
-            _thread.interrupt_main(number)
-        return 1
-    except BaseException:  # an interruption: Python raises it again as soon as the kernel has returned
-        _thread.interrupt_main()
+        raise_interruption(error)
         return 1
     return 0
 
 
 @functools.cache
 def call_python_address() -> int:
-    """Return the address of the routine that kernels call as `CALL_PYTHON`; ctypes takes the interpreter lock.
+    """Return the address of the routine that kernels call as `CALL_PYTHON`.
+
+    It is no callback of ctypes: a signal handler may raise before the first instruction of `_run`, where no clause can catch it, and
+    ctypes drops such an exception.
 
     Examples
     --------
     >>> call_python_address() == call_python_address() != 0
     True
     """
-    function: Callable[[bytes, Any], int] = _FUNCTION(_run)
-    keep_for_ever(function)
-    address: int | None = ctypes.cast(cast(Any, function), ctypes.c_void_p).value
-    return address or 0
+    text = read_ll(__package__, "call_python.ll", run=id(keep_for_ever(_run)))
+    return load_resident(text, CALL_PYTHON, ("call_python",), {"keep": keep_address()})["call_python"]

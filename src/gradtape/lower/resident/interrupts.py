@@ -68,7 +68,7 @@ def _routines() -> dict[str, int]:
         "show": id(keep_for_ever(show_iterations)),
     }
     text = "".join([read_ll(__package__, file, **places) for file in files])
-    found = load_resident(text, POLL, ("poll", "over", "raise", "main", "patience", "pause"))
+    found = load_resident(text, POLL, ("poll", "over", "keep", "raise", "main", "patience", "pause"))
     main = ctypes.c_int64.from_address(found["main"])
 
     def set_main_thread() -> None:
@@ -107,6 +107,11 @@ def progress_after(seconds: float) -> Iterator[None]:
     finally:
         for place, value in zip(places, before, strict=True):
             place.value = value
+
+
+def keep_address() -> int:
+    """Return the address of a routine that keeps the exception which Python code has raised, and returns `INTERRUPTED`."""
+    return _routines()["keep"]
 
 
 def raise_address() -> int:

@@ -130,6 +130,12 @@ fine:
   ret i32 0
 }
 
+; Keeps the exception that is raised; the caller has the interpreter lock.
+define i32 @keep() nounwind {
+  call void @PyErr_Fetch(ptr @kind, ptr @value, ptr @trace)
+  ret i32 $interrupted
+}
+
 define ptr @raise() nounwind {
   store i64 $most, ptr @done
   %is.shown = load i1, ptr @is_shown
