@@ -360,6 +360,8 @@ def test_pairs_that_are_not_one_for_each_unknown(pairs: Any, solver: Any) -> Non
         ({"solver": "simplex"}, ArgumentError, "solver is 'simplex'"),
         ({"bounds": (2.0, 1.0)}, ArgumentError, "lower bound of unknown 0"),
         ({"objective": lambda x: x}, NonScalarOutputError, "returned an array"),
+        ({"x0": []}, ArgumentError, "x0 has no unknowns"),
+        ({"options": {"speed": "high"}}, ArgumentError, "trust-constr has no option speed"),
         (
             {"constraints": scipy.optimize.NonlinearConstraint(lambda x: x, np.zeros(3), 1.0)},
             ShapeError,
@@ -377,6 +379,19 @@ def test_mistakes(arguments: Any, error: Any, match: str) -> None:
 def test_options_that_ipopt_does_not_know() -> None:
     with pytest.raises(ArgumentError, match="speed"):
         gt.nlp(lambda x: np.sum(x**2), np.ones(2), solver="ipopt", options={"speed": "high"})
+
+
+@pytest.mark.parametrize(
+    "objective, start, match",
+    [
+        (lambda x: -np.sum(x), np.zeros(2), "the objective may have no lower bound"),
+        (lambda x: x[0] ** 3 + x[1] ** 2, -np.ones(2), "the objective may have no lower bound"),
+        (lambda x: np.sum(np.sqrt(1 - x)) ** 2 - np.sum(x), np.zeros(2), "is NaN or infinite"),
+    ],
+)
+def test_reasons_why_there_is_no_solution(objective: Any, start: Any, match: str, solver: Any) -> None:
+    with pytest.warns(GradtapeWarning, match=match):
+        assert not gt.nlp(objective, start, solver=solver, max_iterations=300).success
 
 
 def test_the_embedded_default_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:

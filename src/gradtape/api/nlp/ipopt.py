@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.api.nlp.derivatives import Derivatives, Found, Limits
+from gradtape.api.nlp.solution import DIVERGES, NO_DIRECTION, NOT_FINITE
 from gradtape.errors import ArgumentError
 from gradtape.interruptions import Deferral
 from gradtape.trace.source.sites import user_site
@@ -27,18 +28,18 @@ MESSAGES: Final = {
     1: "solved to the acceptable tolerance",
     2: "the constraints are infeasible near this point",
     3: "the steps have become too small",
-    4: "the iterates diverge: the objective may have no lower bound",
+    4: DIVERGES,
     5: "stopped by the callback",
     6: "a feasible point of a square problem",
     -1: "out of iterations",
     -2: "the restoration of feasibility has failed",
-    -3: "no search direction could be computed: the objective may have no lower bound, or derivatives grow without limit, near this point",
+    -3: NO_DIRECTION,
     -4: "out of time",
     -5: "out of time",
     -10: "there are fewer unknowns than equality constraints",
     -11: "the problem is not valid",
     -12: "an option is not valid",
-    -13: "a function or a derivative is NaN or infinite",
+    -13: NOT_FINITE,
     -102: "out of memory",
 }
 """IPOPT's statuses."""

@@ -193,6 +193,12 @@ def nlp(
         )
     name, solve = _solver(solver)
     unknowns, args = Unknowns(x0, "gt.nlp"), _tuple(args)
+    if not unknowns.vector.size:
+        raise ArgumentError(
+            "gt.nlp: x0 has no unknowns",
+            where=user_site(),
+            remedy="pass initial values: x0=np.zeros(3), a number, or nested containers of these",
+        )
     rows = [_rows(each) for each in _several(constraints)]
     containers = unknowns.shapes, unknowns.spec
     parameters = args, [row.args for row in rows]

@@ -20,21 +20,28 @@ LOG: Final = np.dtype(
 """A row of the log: the violation of the constraints, the largest slope of the Lagrangian, the barrier parameter (IPOPT) and the step."""
 
 
+NO_DIRECTION: Final = (
+    "no search direction could be computed: the objective may have no lower bound, a function may have a kink, "
+    "or a derivative may grow without limit near this point"
+)
+DIVERGES: Final = "the iterates diverge: the objective may have no lower bound"
+NOT_FINITE: Final = "a function or a derivative is NaN or infinite"
+
 REMEDIES: Final = {
     "the constraints are infeasible near this point": "look for constraints that contradict each other or the bounds, "
     "among them the one that the message names; or start at another x0",
     "the steps have become too small": "scale unknowns and functions to numbers around 1, or pass a larger tol",
-    "the iterates diverge: the objective may have no lower bound": "pass bounds for the unknowns, or look at the sign of the objective",
-    "stopped by the callback": "nothing, if that is what callback is for; it ends the solver by True",
+    DIVERGES: "pass bounds for the unknowns, or look at the sign of the objective",
+    "stopped by the callback": "nothing if that was meant; a callback that returns True stops the solver",
     "out of iterations": "pass a larger max_iterations, or a start nearer to the solution",
     "out of time": "pass a larger time_limit, or a start nearer to the solution",
     "the restoration of feasibility has failed": "start nearer to points that meet the constraints, and scale these to numbers around 1",
-    "no search direction could be computed: the objective may have no lower bound, or derivatives grow without limit, near "
-    "this point": "pass bounds that keep unknowns away from there",
+    NO_DIRECTION: "pass bounds that keep unknowns away from there; replace np.abs(v) by a further unknown t with -t <= v <= t, and other "
+    "maxima likewise (gt.debug.kinks finds them)",
     "there are fewer unknowns than equality constraints": "leave out equality constraints that follow from others; for a best fit to all, "
     "minimise the sum of their squares (gt.scipy.least_squares)",
     "an option is not valid": "see the names and values of options= at https://coin-or.github.io/Ipopt/OPTIONS.html",
-    "a function or a derivative is NaN or infinite": "pass bounds that keep unknowns inside the domain of all functions and of "
+    NOT_FINITE: "pass bounds that keep unknowns inside the domain of all functions and of "
     "their derivatives (a root has none at 0)",
     "out of memory": "pass fewer unknowns, or another linear_solver in options=",
 }

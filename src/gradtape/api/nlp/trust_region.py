@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from gradtape.api.nlp.derivatives import Derivatives, Found, Limits
+from gradtape.api.nlp.solution import DIVERGES, NOT_FINITE
+from gradtape.errors import ArgumentError
+from gradtape.trace.source.sites import user_site
 
 WARM_BARRIER: Final = 1e-6
 """The barrier parameter at a warm start."""
 
 ENDED: Final = (2, 4)
 """SciPy's statuses of a small trust region; the second one says that the constraints are not met to the last digit."""
+
+UNBOUNDED: Final = -1
+"""The status where SciPy raises an error: a linear objective without limits."""
+
+LARGE: Final = 1e20
+"""Below minus this the objective is taken to have no lower bound, as IPOPT's `diverging_iterates_tol` takes unknowns."""
+
+_UNKNOWN_OPTION: Final = re.compile(r"unexpected keyword argument '(\w+)'")
 
 SMALL_GAP: Final = 1e-5
 SMALL_SLOPE: Final = 1e-4
@@ -46,6 +58,13 @@ def solve(
         )
     tolerance = options["gtol"]
     stopped = solved = False
+    last, is_finite = start.x, True
+
+    def objective(x: Any) -> Any:
+        nonlocal last, is_finite
+        last, (value, sides) = x.copy(), functions.values(x)
+        is_finite = bool(np.isfinite(value) and np.isfinite(sides).all())
+        return value
 
     def gap(state: Any) -> float:
         """Return the largest product of a multiplier and the distance to its limit, of which SciPy takes no notice when it ends."""
@@ -68,17 +87,31 @@ def solve(
 
     more = {"initial_barrier_parameter": WARM_BARRIER, "initial_barrier_tolerance": WARM_BARRIER}
     is_warm = any(np.any(each) for each in (start.duals, start.low, start.high))
-    found = optimize.minimize(
-        lambda x: functions.values(x)[0],
-        start.x,
-        method="trust-constr",
-        jac=functions.gradient,
-        hess=lambda x: functions.hessian_matrix(x, 1.0, none),
-        constraints=constraints,
-        bounds=optimize.Bounds(limits.low, limits.high) if bounded else None,
-        callback=after,
-        options=(more if is_warm else {}) | options | {"gtol": 0.0},
-    )
+    try:
+        found = optimize.minimize(
+            objective,
+            start.x,
+            method="trust-constr",
+            jac=functions.gradient,
+            hess=lambda x: functions.hessian_matrix(x, 1.0, none),
+            constraints=constraints,
+            bounds=optimize.Bounds(limits.low, limits.high) if bounded else None,
+            callback=after,
+            options=(more if is_warm else {}) | options | {"gtol": 0.0},
+        )
+    except TypeError as error:
+        unknown = _UNKNOWN_OPTION.search(str(error))
+        if unknown is None:
+            raise
+        raise ArgumentError(
+            f"gt.nlp: trust-constr has no option {unknown[1]}",
+            where=user_site(),
+            remedy='see scipy.optimize.show_options("minimize", "trust-constr")',
+        ) from None
+    except ValueError as error:
+        if "Negative curvature" not in str(error):
+            raise
+        return start._replace(x=last, success=False, status=UNBOUNDED, message=DIVERGES)
     duals = np.array(found.v[0]) if count else none
     push = np.array(found.v[int(count > 0)]) if bounded else np.zeros(start.x.size)
     small = bool(found.constr_violation <= max(1e-6, 10 * tolerance))
@@ -89,6 +122,10 @@ def solve(
         message = "solved"
     elif stopped:
         message = "stopped by the callback"
+    elif not is_finite:
+        message = NOT_FINITE
+    elif found.fun < -LARGE:
+        message = DIVERGES
     elif found.status in ENDED:
         message = (
             "the steps have become too small" if small else "the constraints are infeasible near this point"
