@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import textwrap
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,9 @@ TITLES_OF_NAMESPACES = {
 }
 """The groups of the public modules."""
 ERRORS = Path(__file__).parent / "reference" / "errors"
+WIDTH = 80
+"""Characters of code that a page shows without scrolling."""
+
 CODE = re.compile(r"(?<!`)`((?:gradtape\.|gt\.)?)([A-Za-z_][\w.]*)`(?!`)")
 INTERNAL = frozenset(
     [
@@ -96,11 +100,11 @@ def page(name: str, thing: Any) -> str:
     lines = [f"# gt.{name}", ""]
     documented = thing if callable(thing) else type(thing)
     if callable(thing):
-        lines += ["```text", f"gt.{name}{signature(thing)}", "```", ""]
+        lines += ["```text", signature(f"gt.{name}", thing), "```", ""]
     lines.append(markdown(inspect.getdoc(documented) or ""))
     if inspect.isclass(documented):
         for member, what in members(documented):
-            head = f"{member}{signature(what)}" if callable(what) else member
+            head = signature(member, what) if callable(what) else member
             lines += [
                 "",
                 f"## {member}",
@@ -124,14 +128,26 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
             yield name, what
 
 
-def signature(thing: Any) -> str:
-    """Return the parameters as Python shows them."""
+def signature(name: str, thing: Any) -> str:
+    """Return a call with the parameters as Python shows them, in lines that fit the width of a page."""
     try:
-        shown = inspect.signature(thing)
+        parameters = [
+            parameter.replace(annotation=inspect.Parameter.empty)
+            for parameter in inspect.signature(thing).parameters.values()
+        ]
     except (TypeError, ValueError):
-        return "(...)"
-    bare = [p.replace(annotation=inspect.Parameter.empty) for p in shown.parameters.values()]
-    return str(shown.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+        return f"{name}(...)"
+    texts = str(inspect.Signature(parameters))[1:-1]
+    texts = re.sub(r"<(\w+\.\w+): [^>]*>", r"\1", texts)
+    if len(name) + len(texts) + 2 <= WIDTH:
+        return f"{name}({texts})"
+    return textwrap.fill(
+        f"{name}({texts})",
+        WIDTH,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def markdown(text: str, level: int = 2) -> str:
