@@ -41,7 +41,7 @@ MOST_OUTCOMES: Final = 4
 
 
 class Track(NamedTuple):
-    """The steps of a sample, or of each sample: those of decisions, and of further comparisons of uniform numbers.
+    """The steps of a sample, or of each sample: those of decisions, of further comparisons of uniform numbers, and of controls.
 
     Attributes
     ----------
@@ -76,6 +76,10 @@ class Known(NamedTuple):
         See `Decision`.
     track : Track or None
         The steps, if there are some.
+    is_scored : Array or None
+        Which decisions are searches of which the score function is known.
+    log_chance, score_size : Array or None
+        Of these the logarithm of the probability of all outcomes together, which has a derivative, and about how large that is.
     """
 
     usual: list[Any]
@@ -84,6 +88,9 @@ class Known(NamedTuple):
     sizes: Any
     ratio: Any
     track: Track | None
+    is_scored: Any = None
+    log_chance: Any = None
+    score_size: Any = None
 
 
 class _Outcome(NamedTuple):

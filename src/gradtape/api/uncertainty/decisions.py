@@ -12,7 +12,6 @@ one decision changed.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -34,16 +33,11 @@ from gradtape.ops.core.elementwise.floats import isfinite, isinf, isnan
 from gradtape.ops.core.elementwise.integer import floor_divide, fmod, remainder
 from gradtape.ops.core.elementwise.inverse import log
 from gradtape.ops.core.elementwise.logic import (
-    bitwise_and,
-    bitwise_or,
     greater,
     greater_equal,
     less,
     less_equal,
-    logical_and,
-    logical_or,
 )
-from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import heaviside, sign
 from gradtape.ops.core.shape import expand_row, reshape_row, slice_row
 from gradtape.ops.core.sorting import argsort, searchsorted
@@ -71,12 +65,6 @@ CONTINUOUS: Final = frozenset({"np.interp"})
 
 UNLIKELY: Final = 0.02
 """The probability of an outcome from which on the score function is an estimate: that of rare outcomes is wrong in most calls."""
-
-MOST_STATES: Final = 2
-"""How many numbers of the program describe the state before a comparison, beside its threshold."""
-
-LOOKED_AT: Final = 16
-"""How many nodes behind a comparison are looked at for these."""
 
 MOST_SLICES: Final = 1 << 16
 """Positions of slices of one draw that are compared, to see whether they overlap."""
@@ -128,19 +116,25 @@ class Step(NamedTuple):
     is_felt: Any = True
 
 
-class State(NamedTuple):
-    """Numbers that describe the state before a step: they depend on no number that this step or a later one compares.
+class Search(NamedTuple):
+    """A choice among outcomes by a uniform number, as resampling: what the score function needs of it.
 
     Attributes
     ----------
-    shared : list of Array
-        One number each, for all elements of the step.
-    own : list of Array
-        Numbers for each element, the most important one first: the sum of the increments of the elements before it.
+    is_likely : Array
+        Whether all outcomes that are possible occur often enough; see `UNLIKELY`.
+    log_chances : Array
+        The logarithms of the probabilities of the outcomes, which have derivatives; 0 where `is_likely` is not.
+    sizes : Array
+        About how large these derivatives are, with their signs.
+    chances : Array
+        The probabilities of all outcomes; the last one is that of a number above all edges.
     """
 
-    shared: list[Any]
-    own: list[Any]
+    is_likely: Any
+    log_chances: Any
+    sizes: Any
+    chances: Any
 
 
 class Decision(NamedTuple):
@@ -168,6 +162,8 @@ class Decision(NamedTuple):
         The derivative of the logarithm of the outcome's probability, divided by that of `weight`; 0 where it is not used (see `UNLIKELY`).
     step : Step or None
         The comparison of a uniform number, where `ratio` is set.
+    search : Search or None
+        The choice among outcomes, of `searchsorted`.
     """
 
     outcome: Value
@@ -181,6 +177,7 @@ class Decision(NamedTuple):
     size: Any = None
     ratio: Any = None
     step: Step | None = None
+    search: Search | None = None
 
 
 def still(x: Any) -> Any:
@@ -197,7 +194,7 @@ def _may_move(value: Value) -> bool:
     return trace_of(value) is not None and not (value.node is not None and value.node.op is stop_gradient)
 
 
-class _Graph:
+class Graph:
     """The nodes of one sample, with who reads a value, and on which random numbers it depends."""
 
     def __init__(
@@ -290,14 +287,14 @@ def deciding_among(
     becomes : dict
         What values were recorded again as, of which weights are computed.
     """
-    graph = _Graph(nodes, results, lanes.drawn_numbers, lanes.tag, becomes)
+    graph = Graph(nodes, results, lanes.drawn_numbers, lanes.tag, becomes)
 
     def decided(node: Node) -> Decision | None:
         if node.op not in COMPARISONS and node.op is not searchsorted:
             return None
         if not any(graph.may_move(value) for value in node.inputs):
             return None
-        return _searched(graph, node) if node.op is searchsorted else _compared(graph, node)
+        return searched_at(graph, node) if node.op is searchsorted else compared_at(graph, node)
 
     return decided
 
@@ -324,117 +321,9 @@ def differentiated(decisions: list[Decision]) -> list[Decision]:
     if not any(is_differentiated):
         return decisions
     return [
-        each if flag else each._replace(importance=0.0, size=None, ratio=None, step=None)
+        each if flag else each._replace(importance=0.0, size=None, ratio=None, step=None, search=None)
         for each, flag in zip(decisions, is_differentiated, strict=True)
     ]
-
-
-def steps_in(
-    nodes: Sequence[Node],
-    results: Sequence[Value],
-    lanes: Lanes,
-    becomes: dict[Value, Value],
-    decisions: Sequence[Decision],
-) -> list[tuple[int | None, Step, State]]:
-    """Return the comparisons of uniform numbers, each behind those on which its probability depends.
-
-    Those that no parameter moves are among them, unless numbers are drawn of which it is not known from the nodes what they depend on.
-
-    Returns
-    -------
-    list of tuple
-        The number of the decision among `decisions`, or None; the step; and the state before it.
-    """
-    graph = _Graph(nodes, results, lanes.drawn_numbers, lanes.tag, becomes)
-    numbers = {each.outcome: number for number, each in enumerate(decisions) if each.step is not None}
-    is_known = not lanes.decisions and all(draw.density is not None for draw in lanes.drawn_numbers)
-    waiting: list[tuple[int | None, Value, Step, int]] = []
-    for node in nodes:
-        number = numbers.get(node.outs[0])
-        if number is not None:
-            decision: Decision | None = decisions[number]
-        else:
-            decision = _compared(graph, node) if is_known and node.op in COMPARISONS else None
-        if decision is not None and decision.step is not None:
-            step = decision.step
-            before = graph.depends.get(node.inputs[0], 0) | graph.depends.get(node.inputs[1], 0)
-            waiting.append((number, node.outs[0], step, before & ~step.bit))
-    waiting.sort(key=lambda each: each[2].bit)  # as they are drawn, where possible
-    ahead = sum(step.bit for _, _, step, _ in waiting)
-    ordered = []
-    while waiting:
-        place = next(place for place, each in enumerate(waiting) if not each[3] & ahead)
-        number, out, step, _ = waiting.pop(place)
-        ordered.append((number, out, step, ahead))
-        ahead &= ~step.bit
-    places = {node: place for place, node in enumerate(nodes)}
-    if not is_known:
-        return [(number, step, State([], [])) for number, _, step, _ in ordered]
-    steps = []
-    for number, out, step, later in ordered:
-        is_felt = _is_felt(graph, out, later)
-        step = step._replace(increment=np.where(is_felt, step.increment, 0.0), is_felt=is_felt)
-        steps.append((number, step, _state(graph, places, out, later, step)))
-    return steps
-
-
-def _is_felt(graph: _Graph, outcome: Value, later: int) -> Any:
-    """Return where the outcome of a comparison can matter, as far as products and selections with what came before tell."""
-    value, is_felt = outcome, True
-    while graph.times[value] == 1 and value in graph.readers:
-        (node,) = graph.readers[value]
-        rest = [x for x in node.inputs if x is not value]
-        if any(graph.depends.get(x, 0) & later for x in rest) or node.outs[0].shape != outcome.shape:
-            break
-        operands = [still(graph.array(x)) for x in rest]
-        if node.op is where and node.inputs[0] is value:
-            is_here = operands[0] != operands[1]
-        elif node.op is where:
-            is_here = operands[0] if node.inputs[1] is value else ~operands[0]
-        elif node.op in (multiply, logical_and) or (node.op is bitwise_and and value.dtype == bool):
-            is_here = operands[0] != 0
-        elif node.op is logical_or or (node.op is bitwise_or and value.dtype == bool):
-            is_here = operands[0] == 0
-        elif node.op in (add, subtract, negative, convert_row):
-            is_here = True
-        else:
-            break
-        is_felt = is_felt & is_here
-        value = node.outs[0]
-    return is_felt
-
-
-def _state(graph: _Graph, places: dict[Node, int], outcome: Value, later: int, step: Step) -> State:
-    """Return the state before a step: its chance, and numbers that are combined with what depends on its outcome, the nearest first."""
-    affected, found = {outcome}, dict[Value, None]()
-    ahead = sorted(places[node] for node in graph.readers.get(outcome, ()))
-    for _ in range(LOOKED_AT):
-        if not ahead or len(found) >= MOST_STATES:
-            break
-        node = graph.nodes[heapq.heappop(ahead)]
-        for value in node.inputs:
-            is_alike = value.shape in ((), outcome.shape) and value.dtype.kind in "biuf"
-            if (
-                not graph.depends.get(value, 0) & later
-                and is_alike
-                and (graph.tag in value.tags or value.ndim)
-                and value not in affected
-            ):
-                found[value] = None
-        for out in node.outs:
-            if out not in affected:
-                affected.add(out)
-                for reader in graph.readers.get(out, ()):
-                    if places[reader] not in ahead:
-                        heapq.heappush(ahead, places[reader])
-    state = [still(graph.array(value) * 1.0) for value in list(found)[:MOST_STATES]]
-    if graph.tag in step.chance.value.tags:
-        state.append(step.chance)
-    own = [x for x in state if x.ndim][:1]
-    if outcome.size > 1:
-        before = np.reshape(np.cumsum(step.increment), outcome.shape) - step.increment
-        own = [before, before**2, *own]
-    return State([np.mean(x) for x in state], own)
 
 
 def deciding_in_bodies(nodes: Sequence[Node], lanes: Lanes) -> list[Node]:
@@ -559,7 +448,7 @@ def _is_jump(node: Node) -> bool:
     return isinstance(node.op, Elementwise) and not node.op.differentiable
 
 
-def _compared(graph: _Graph, node: Node) -> Decision | None:
+def compared_at(graph: Graph, node: Node) -> Decision | None:
     """Return the decision of a comparison; None if no random number can be found for which it can be solved."""
     left, right = node.inputs
     both = graph.depends.get(left, 0) | graph.depends.get(right, 0)
@@ -588,7 +477,7 @@ def _bits(mask: int) -> Iterator[int]:
         mask ^= 1 << number
 
 
-def _solved(graph: _Graph, start: Value, target: Any, bit: int) -> tuple[Any, Any, list[Value]] | None:
+def _solved(graph: Graph, start: Value, target: Any, bit: int) -> tuple[Any, Any, list[Value]] | None:
     """Solve ``start == target`` for a random number.
 
     Returns
@@ -649,7 +538,7 @@ def _not(rises: Any) -> Any:
 
 
 def _crossing(
-    graph: _Graph,
+    graph: Graph,
     outcome: Value,
     noise: Value,
     threshold: Any,
@@ -695,7 +584,7 @@ def _spread(draw: Drawn, at: Any) -> Any:
     return np.minimum(at, 1.0 - at) if draw.is_unit else np.abs(at) + 0.1
 
 
-def _searched(graph: _Graph, node: Node) -> Decision | None:
+def searched_at(graph: Graph, node: Node) -> Decision | None:
     """Return the decision of ``np.searchsorted(edges, u)``: the number of edges below u."""
     edges, number = node.inputs
     if graph.depends.get(edges, 0) & graph.depends.get(number, 0):
@@ -718,7 +607,22 @@ def _searched(graph: _Graph, node: Node) -> Decision | None:
         # Outcomes of probability zero stay at zero: the next one is behind them.
         return np.where(is_step, np.searchsorted(still(table), upper, side="right"), k)
 
-    return Decision(node.outs[0], other, None, None, None, weight, importance, is_step, size=-importance)
+    search = _search(table, k)
+    return Decision(
+        node.outs[0], other, None, None, None, weight, importance, is_step, size=-importance, search=search
+    )
+
+
+def _search(edges: Any, k: Any) -> Search:
+    """Return the choice among the steps of cumulative probabilities."""
+    upper = np.concatenate([np.minimum(edges, 1.0), np.ones(1)])
+    lower = np.concatenate([np.zeros(1), upper[:-1]])
+    chances = np.maximum(upper - lower, 0.0)
+    known, moved = still(chances), [still(np.minimum(x, 1.0 - x)) for x in (upper, lower)]
+    is_likely = np.min(np.where(known > 0.0, known, 1.0)) > UNLIKELY / edges.size
+    chance, sizes = np.take(chances, k), np.take(moved[0] - moved[1], k)
+    safe = np.where(is_likely, chance, 1.0)
+    return Search(is_likely, np.log(safe), np.where(is_likely, sizes / still(safe), 0.0), chances)
 
 
 def _step(edges: Any, k: Any) -> tuple[Any, Any, Any]:

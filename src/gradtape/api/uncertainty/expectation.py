@@ -17,19 +17,18 @@ from gradtape.api.transforms.vmap import Mapping
 from gradtape.api.uncertainty.control_variates import Known, Track, control_variate
 from gradtape.api.uncertainty.decisions import (
     Decision,
-    State,
     Step,
     Unseen,
     deciding_among,
     differentiated,
     found_in,
     replayed,
-    steps_in,
     still,
     unseen_in,
 )
 from gradtape.api.uncertainty.discrete import RULES
 from gradtape.api.uncertainty.score_estimates import Steps, combined
+from gradtape.api.uncertainty.steps import Control, State, steps_in
 from gradtape.api.uncertainty.unrolled_loops import unroll_deciding
 from gradtape.config import config
 from gradtape.errors import ArgumentError, NotDifferentiableError, UnsupportedFunctionError
@@ -107,8 +106,9 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
     one further run of the samples, however many decisions there are. A random number that is read in several places has its value at the
     threshold in both runs that are compared. For results of up to eight numbers the sum over all decisions is computed as well with each
     ``f_i - f`` in linear approximation, by one reverse sweep; the chosen decision corrects it (a control variate). For comparisons of
-    uniform numbers, with about 30 to 80 samples for each, the estimate is combined with that of the score function, from which martingales
-    are subtracted: the outcome less its probability, times a function of the state that is fitted to other samples.
+    uniform numbers and for resampling, with about 30 to 150 samples for each, the estimate is combined with that of the score function,
+    from which martingales are subtracted: the outcome less its probability, or a polynomial of a draw or of what is resampled less its
+    mean, times a function of the state that is fitted to other samples.
 
     Outcomes of `choice` whose probability is 0 are passed over: a derivative with respect to such a probability is not seen.
 
@@ -192,14 +192,16 @@ class _Expectation:
             results, weights, changes, known, parameters = Mapping(sample, 0, 0, "gt.expectation")(
                 np.arange(size)
             )
-        share = None
+        share, scores = None, None
         if known is not None:
-            changes, share = combined(Known(*known), steps[-1], results, changes)
+            changes, share, scores = combined(Known(*known), steps[-1], results, changes)
         if weights is not None:
             results = [
                 _attached(result, np.reshape(weights, (size, *[1] * (result.ndim - 1), -1)), change)
                 for result, change in zip(results, changes, strict=True)
             ]
+        if scores is not None:
+            results = [_attached(result, *each) for result, each in zip(results, scores, strict=True)]
         for (number, each), parameter in zip(unseen[-1], parameters, strict=True):
             results[number] = _refused(results[number], parameter, each)
         if share is None:
@@ -349,7 +351,11 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
         each._replace(**{part: _again(getattr(each, part), becomes) for part in COMPUTED}) for each in drawn
     ]
     decisions = sorted(differentiated(decisions), key=lambda each: each.step is None)
-    steps = steps_in(nodes, values, lanes, becomes, decisions) if any(each.step for each in decisions) else []
+    steps, controls = (
+        steps_in(nodes, values, lanes, becomes, decisions)
+        if any(each.step or each.search for each in decisions)
+        else ([], [])
+    )
     for number, step, _ in steps:
         if number is not None:
             felt = np.where(step.is_felt, decisions[number].ratio, 0.0)
@@ -394,27 +400,41 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     inverse = np.where(has_other, 1.0 / chance, 0.0)
     sizes = [each.importance if each.size is None else each.size for each in decisions]
     ratio = _of_all(decisions, "ratio") if any(each.ratio is not None for each in decisions) else None
-    track, of_steps = _of_steps(steps) if steps else (None, None)
+    track, of_steps = _of_steps(steps, controls) if steps or controls else (None, None)
     of_all = Known(known, chosen, inverse, _joined(decisions, sizes), ratio, track)
+    searches = [each.search for each in decisions if each.search is not None]
+    if searches and track is not None:
+        of_all = of_all._replace(
+            is_scored=_joined(
+                decisions, [each.search is not None and each.search.is_likely for each in decisions]
+            ),
+            log_chance=sum(np.sum(search.log_chances) for search in searches),
+            score_size=sum(np.sum(search.sizes) for search in searches),
+        )
     return _Alternatives(now, weights, changes, of_all, still_at, of_steps)
 
 
-def _of_steps(found: Sequence[tuple[int | None, Step, State]]) -> tuple[Track, Steps]:
-    """Return the steps of the first decisions, and then of further comparisons; and what is the same in all samples."""
+def _of_steps(
+    found: Sequence[tuple[int | None, Step, State]], controls: Sequence[Control]
+) -> tuple[Track, Steps]:
+    """Return the steps of the first decisions, then of further comparisons, and then of controls; and what is the same in all samples."""
     ordered = sorted(found, key=lambda each: _position(each[0]))
-    increments = [step.increment for _, step, _ in ordered]
+    every = [(step.increment, state.shared, state.own) for _, step, state in ordered]
+    every += [(x, each.shared, each.own) for each in controls for x in each.functions]
+    increments = [increment for increment, *_ in every]
     shared, own = [
         [
             [part[place] if place < len(part) else 0.0 for part in parts]
             for place in range(max(map(len, parts)))
         ]
-        for parts in zip(*[(state.shared, state.own) for *_, state in ordered], strict=True)
+        for parts in zip(*[(shared, own) for _, shared, own in every], strict=True)
     ]
     decisions = sum(number is not None for number, *_ in ordered)
 
     def of_elements(parts: Sequence[Any]) -> Any:
         pairs = zip(parts, increments[:decisions], strict=False)
-        return np.concatenate([np.ravel(np.broadcast_to(x, np.shape(like))) for x, like in pairs])
+        flat = [np.ravel(np.broadcast_to(x, np.shape(like))) for x, like in pairs]
+        return np.concatenate(flat) if flat else np.zeros(0)
 
     track = Track(
         np.stack([np.sum(x) for x in increments]),
@@ -422,7 +442,8 @@ def _of_steps(found: Sequence[tuple[int | None, Step, State]]) -> tuple[Track, S
         list(map(np.stack, shared)),
         list(map(of_elements, own)),
     )
-    return track, Steps(len(ordered), [math.prod(np.shape(x)) for x in increments[:decisions]])
+    sizes = [math.prod(np.shape(x)) for x in increments[:decisions]]
+    return track, Steps(len(every), sizes, len(every) - len(ordered))
 
 
 def _position(number: int | None) -> float:

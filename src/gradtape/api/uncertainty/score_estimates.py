@@ -59,10 +59,13 @@ class Steps(NamedTuple):
         How many there are.
     sizes : sequence of int
         How many elements each of the first ones has, which are decisions; these share factors.
+    controls : int
+        How many of the last ones are controls (see `Control`), which move with the parameters.
     """
 
     comparisons: int
     sizes: Sequence[int]
+    controls: int
 
     @property
     def decisions(self) -> int:
@@ -85,6 +88,8 @@ class _Part(NamedTuple):
     usual: Any
     inverse: Any
     sizes: Any
+    is_scored: Any = None
+    score_size: Any = None
     ratio: Any = None
     totals: Any = None
     products: Any = ()
@@ -144,7 +149,7 @@ class _Fit(NamedTuple):
 
 def combined(
     known: Known, steps: Steps | None, results: Sequence[Any], changes: Sequence[Any]
-) -> tuple[list[Any], Any]:
+) -> tuple[list[Any], Any, list[tuple[Any, Any]] | None]:
     """Return by what the derivatives of the weights of all decisions are multiplied, for each result, and the weights of the samples.
 
     Parameters
@@ -157,43 +162,117 @@ def combined(
         Those of the samples.
     changes : sequence of Array
         By what the results change with the decision that is chosen, divided by the probability of the choice.
+
+    Returns
+    -------
+    factors : list of Array
+        For each result and decision.
+    share : Array or None
+        The weights of the samples.
+    scores : list of (Array, Array) or None
+        For each result: further weights, and by what their derivatives are multiplied; if there are controls.
     """
     samples, count = known.sizes.shape
     inverse = np.where(np.arange(count) == known.chosen[:, None], known.inverse[:, None], 0.0)
     shared: list[Any] = [still(x)[:, None] for x in (inverse, known.sizes)]
-    is_square, factors = False, count
+    is_square, factors, track = False, count, None
     if steps is not None and known.track is not None:
         track = Track(*known.track)
+        steps, track = _within(steps, track, samples)
+    if steps is not None and track is not None:
         squares, factors = [steps.comparisons * _number_of_functions(track, flag) for flag in (True, False)]
         is_square = samples >= ENOUGH_FOR_SQUARES * squares
         factors = squares if is_square else factors
-        if samples >= ENOUGH * factors:
-            numbers = [[still(x) for x in part] for part in track[1:]]
-            shared += [still(known.ratio)[:, None, : steps.decisions], still(track.totals), *numbers]
+        numbers = [[still(x) for x in part] for part in track[1:]]
+        if steps.controls and known.is_scored is not None:
+            shared += [known.is_scored[:, None], still(known.score_size)[:, None]]
         else:
-            steps = None
+            shared += [None, None]
+        ratio = np.zeros((samples, 0)) if known.ratio is None else still(known.ratio)[:, : steps.decisions]
+        shared += [ratio[:, None], still(track.totals), *numbers]
     flat = [
         [still(np.reshape(x, (samples, -1, *x.shape[result.ndim :]))) for x in (result, change, usual)]
         for result, change, usual in zip(results, changes, known.usual, strict=True)
     ]
     whole = _Part(*[np.concatenate(each, axis=1) for each in zip(*flat, strict=True)], *shared)
     if samples < PARTS:
-        return _as_results(_differences(whole, 1.0), results), None
+        return _as_results(_differences(whole, 1.0), results), None, None
     ends = [samples * number // PARTS for number in range(PARTS + 1)]
     parts = [whole.cut(start, stop) for start, stop in pairwise(ends)]
     most = max(FITTED * factors, FITTED_AT_LEAST)
     fits = [_fit(part.cut(0, min(part.samples, most)), steps, is_square) for part in parts]
     fits = fits[1:] + fits[:1]
-    found = np.concatenate([_factors(*pair, steps, is_square) for pair in zip(parts, fits, strict=True)])
+    pairs = list(zip(parts, fits, strict=True))
     if steps is None:
-        return _as_results(found, results), None
-    weights = [_weights(*pair, is_square) for pair in zip(parts, fits, strict=True)]
+        return (
+            _as_results(np.concatenate([_differences(part, fit.trust) for part, fit in pairs]), results),
+            None,
+            None,
+        )
+    rests = [_rest(*pair, is_square) for pair in pairs]
+    found = np.concatenate(
+        [_factors(*pair, rest, steps, is_square) for pair, rest in zip(pairs, rests, strict=True)]
+    )
+    weights = [_weights(*pair, is_square) for pair in pairs]
     weights = weights[-1:] + weights[:-1]
     shares = [
         np.concatenate([1.0 - x, np.ones(part.samples - x.size)])
         for x, part in zip(weights, parts, strict=True)
     ]
-    return _as_results(found, results), np.concatenate(shares) / samples
+    scores = None
+    if steps.controls and track is not None:
+        cuts = [(slice(start, stop), fit) for (start, stop), fit in zip(pairwise(ends), fits, strict=True)]
+        moved = np.concatenate([_of_controls(track, place, fit, steps, is_square) for place, fit in cuts])
+        pressed = np.concatenate([fit.share[:, 0] * rest for fit, rest in zip(fits, rests, strict=True)])
+        trusted = np.concatenate(
+            [fit.share[:, 0] + np.zeros(rest.shape) for fit, rest in zip(fits, rests, strict=True)]
+        )
+        log_chance = np.zeros(samples) if known.log_chance is None else known.log_chance
+        scores = _by_result(log_chance, moved, pressed, trusted, results)
+    return _as_results(found, results), np.concatenate(shares) / samples, scores
+
+
+def _within(steps: Steps, track: Track, samples: int) -> tuple[Steps | None, Track]:
+    """Return the steps for whose factors there are enough samples: all of them, those without controls, or none."""
+    if samples >= ENOUGH * steps.comparisons * _number_of_functions(track, False):
+        return steps, track
+    kept = steps.comparisons - steps.controls
+    if steps.controls and kept:
+        products, shared = [[x[:, :kept] for x in part] for part in (track.products, track.shared)]
+        fewer = Track(track.totals[:, :kept], products, shared, track.own)
+        return _within(Steps(kept, steps.sizes, 0), fewer, samples)
+    return None, track
+
+
+def _of_controls(track: Track, place: slice, fit: _Fit, steps: Steps, is_square: bool) -> Any:
+    """Return the part of the results that is fitted by controls, which has their derivatives."""
+    last = slice(steps.comparisons - steps.controls, None)
+    empty: list[Any] = [None] * 5
+    part = _Part(*empty)._replace(
+        totals=track.totals[place, last],
+        products=[x[place, last] for x in track.products],
+        shared=[x[place, last] for x in track.shared],
+        own=track.own,
+    )
+    scales = [_Scale(scale.middle[last], scale.inverse[last]) for scale in fit.shared]
+    return _fitted(part, fit._replace(shared=scales, factors=fit.factors[:, last]), is_square)
+
+
+def _by_result(
+    log_chance: Any, moved: Any, rest: Any, trusted: Any, results: Sequence[Any]
+) -> list[tuple[Any, Any]]:
+    """Return the weights of the score function, and by what they are multiplied, for each result."""
+    pairs, start = [], 0
+    for result in results:
+        size = int(np.prod(result.shape[1:]))
+        here = slice(start, start + size)
+        score = np.broadcast_to(log_chance[:, None], (result.shape[0], size))
+        weight = np.stack([score, moved[:, here]], axis=-1)
+        factor = np.stack([rest[:, here], -trusted[:, here]], axis=-1)
+        shape = (*result.shape, 2)
+        pairs.append((np.reshape(weight, shape), np.reshape(factor, shape)))
+        start += size
+    return pairs
 
 
 def _as_results(found: Any, results: Sequence[Any]) -> list[Any]:
@@ -272,8 +351,12 @@ def _fit(part: _Part, steps: Steps | None, is_square: bool) -> _Fit:
     fit = fit._replace(factors=np.reshape(factors, (len(columns), steps.comparisons, -1)))
     # By the inverse of the variances; of the score function this is that of what A leaves.
     noise = np.sum(np.where(part.ratio != 0.0, part.ratio * part.sizes[..., : steps.decisions], 0.0), axis=-1)
+    differences = _differences(part, trust) * part.sizes
+    by_differences = np.sum(differences[..., : steps.decisions], axis=-1)
+    if part.is_scored is not None:
+        noise = noise + part.score_size
+        by_differences = by_differences + np.sum(np.where(part.is_scored, differences, 0.0), axis=-1)
     noise = noise * (left - table @ factors)
-    by_differences = np.sum((_differences(part, trust) * part.sizes)[..., : steps.decisions], axis=-1)
     both = np.concatenate([by_differences, noise], axis=1)
     both = both - np.mean(both, axis=0)
     rest = np.mean((both - table @ solve(table.T @ both)) ** 2, axis=0)
@@ -281,34 +364,48 @@ def _fit(part: _Part, steps: Steps | None, is_square: bool) -> _Fit:
     return fit._replace(share=_ratio(rest[:half], rest[:half] + rest[half:])[:, None])
 
 
-def _factors(part: _Part, fit: _Fit, steps: Steps | None, is_square: bool) -> Any:
+def _fitted(part: _Part, fit: _Fit, is_square: bool) -> Any:
+    """Return the part of the results that is fitted by increments."""
+    columns = _columns(part, fit, is_square)
+    parts = [
+        sum(np.sum(x * factor, axis=-1) for x, factor in zip(columns, fit.factors[..., result], strict=True))
+        for result in range(fit.factors.shape[-1])
+    ]
+    return np.stack(parts, axis=1)
+
+
+def _rest(part: _Part, fit: _Fit, is_square: bool) -> Any:
+    """Return what is left of the results."""
+    return part.result - fit.mean - _fitted(part, fit, is_square)
+
+
+def _factors(part: _Part, fit: _Fit, rest: Any, steps: Steps, is_square: bool) -> Any:
     """Return the factors of the weights of some samples."""
     factors = _differences(part, fit.trust)
-    if steps is None:
+    if part.is_scored is not None:
+        factors = np.where(part.is_scored, (1.0 - fit.share) * factors, factors)
+    if not steps.decisions:
         return factors
     first = factors[..., : steps.decisions]
-    both = (1.0 - fit.share) * first + fit.share * _scores(part, fit, steps, is_square)
+    both = (1.0 - fit.share) * first + fit.share * _scores(part, fit, rest, steps, is_square)
     return np.concatenate(
         [np.where(part.ratio != 0.0, both, first), factors[..., steps.decisions :]], axis=-1
     )
 
 
-def _scores(part: _Part, fit: _Fit, steps: Steps, is_square: bool) -> Any:
+def _scores(part: _Part, fit: _Fit, rest: Any, steps: Steps, is_square: bool) -> Any:
     """Return the factors of the weights of the decisions that are steps, by the score function; meaningless where `ratio` is 0."""
-    columns = _columns(part, fit, is_square)
     of_all, of_own = _functions(part, fit, is_square)
     every = []
     for result in range(part.result.shape[1]):
         a = fit.factors[..., result]
-        fitted = sum(np.sum(x * factor, axis=-1) for x, factor in zip(columns, a, strict=True))
         value = steps.spread(_polynomial(a, of_all))
         start = 1 + len(of_all)
         for x, functions in zip(part.own, of_own, strict=True):
             value = value + x * steps.spread(_polynomial(a[start:], functions))
             start += 1 + len(functions)
-        rest = part.result[:, result] - fit.mean[result] - fitted
         signs = np.sign(part.sizes[:, 0, : steps.decisions])
-        every.append(signs * value + part.ratio[:, 0] * rest[:, None])
+        every.append(signs * value + part.ratio[:, 0] * rest[:, result, None])
     return np.stack(every, axis=1)
 
 

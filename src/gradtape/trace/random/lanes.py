@@ -53,6 +53,13 @@ DENSITIES: Final[dict[str, Callable[[Any], Any]]] = {
 }
 """The densities of random numbers without parameters."""
 
+CENTRED: Final[dict[str, Callable[[Any], list[Any]]]] = {
+    "random": lambda z: [z - 0.5, (z - 0.5) ** 2 - 1.0 / 12.0],
+    "standard_exponential": lambda z: [z - 1.0, (z - 2.0) ** 2 - 2.0],
+    "standard_normal": lambda z: [z, z * z - 1.0, z * (z * z - 3.0)],
+}
+"""Functions of such numbers whose means are 0: orthogonal polynomials."""
+
 SAME: Final = {
     "random_sample": "random",
     "rand": "random",
@@ -84,12 +91,15 @@ class Drawn(NamedTuple):
         Whether they are uniform between 0 and 1.
     draw : callable
         ``(size) -> Array``: draws uniform numbers from the same generator.
+    centred : callable or None
+        ``(numbers) -> list of Array``: functions of the numbers whose means are 0.
     """
 
     value: Value
     density: Callable[[Any], Any] | None
     is_unit: bool
     draw: Callable[..., Any]
+    centred: Callable[[Any], list[Any]] | None
 
 
 class Constant(NamedTuple):
@@ -232,7 +242,8 @@ class Lanes:
             and tuple(map(float, parameters)) == STANDARD[name][: len(parameters)]
         )
         density = DENSITIES.get(standard) if is_standard and value.dtype == np.float64 else None
-        self.drawn_numbers.append(Drawn(single, density, standard == "random", draw))
+        centred = None if density is None else CENTRED.get(standard)
+        self.drawn_numbers.append(Drawn(single, density, standard == "random", draw, centred))
         return Array(single)
 
 
