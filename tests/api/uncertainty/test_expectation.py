@@ -173,6 +173,16 @@ def test_martingales_take_the_variance_out_of_resampling(name):
     assert np.std(slopes, ddof=1) < 0.0017
 
 
+def test_what_is_resampled_may_be_infinite():
+    def sample(p, rng):
+        x = np.stack([p * rng.standard_normal(), 2.0 * p, -np.inf])
+        k = rng.choice(3, p=np.stack([p, 1.0 - p, 0.0]))
+        return np.where(k == 2, 0.0, x[k])
+
+    mean = gt.expectation(sample, 4000, rng=0)
+    assert np.isclose(gt.grad(mean)(0.5), 0.0, atol=0.1)  # of 2 p (1 - p)
+
+
 def test_functions_of_random_numbers_that_serve_as_martingales_have_the_mean_zero():
     rng = np.random.default_rng(0)
     for name, functions in CENTRED.items():

@@ -165,7 +165,7 @@ def _control(graph: Graph, places: dict[Node, int], one: _Waiting, later: int) -
         for value in _described_by(graph, places, one.outcome, later)
         if graph.depends.get(value, 0) and is_inexact(value.dtype)
     ]
-    state = [graph.array(value) * 1.0 for value in found[:MOST_STATES]]
+    state = [_finite(graph.array(value) * 1.0) for value in found[:MOST_STATES]]
     shared = [np.mean(x) for x in state]
     if one.decision is None:
         numbers = Array(one.outcome)
@@ -177,7 +177,7 @@ def _control(graph: Graph, places: dict[Node, int], one: _Waiting, later: int) -
     assert search is not None
     k, count = graph.array(one.outcome), search.chances.size
     tables = [
-        graph.array(node.inputs[0])
+        _finite(graph.array(node.inputs[0]))
         for node in graph.readers.get(one.outcome, ())
         if node.op is gather_row
         and node.inputs[0].shape == (count - 1,)
@@ -191,6 +191,10 @@ def _control(graph: Graph, places: dict[Node, int], one: _Waiting, later: int) -
             change = np.take(of_all, k) - np.sum(search.chances * of_all)
             functions.append(np.where(search.is_likely, change, 0.0))
     return Control(functions, shared, [])
+
+
+def _finite(x: Any) -> Any:
+    return np.where(np.isfinite(x), x, 0.0)
 
 
 def _is_felt(graph: Graph, outcome: Value, later: int) -> Any:
@@ -222,7 +226,7 @@ def _is_felt(graph: Graph, outcome: Value, later: int) -> Any:
 def _state(graph: Graph, places: dict[Node, int], outcome: Value, later: int, step: Step) -> State:
     """Return the state before a step: its chance, and numbers that are combined with what depends on its outcome, the nearest first."""
     found = itertools.islice(_described_by(graph, places, outcome, later), MOST_STATES)
-    state = [still(graph.array(value) * 1.0) for value in found]
+    state = [_finite(still(graph.array(value) * 1.0)) for value in found]
     if graph.tag in step.chance.value.tags:
         state.append(step.chance)
     own = [x for x in state if x.ndim][:1]
