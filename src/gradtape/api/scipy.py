@@ -150,40 +150,42 @@ def minimize(
     program = Program(fun, unknowns, _number)
     ends = unknowns.bounds(bounds, "gt.scipy.minimize")
     several = constraints if isinstance(constraints, list | tuple) else [constraints]
-    known = (method or ("slsqp" if several else "l-bfgs-b" if bounds is not None else "bfgs")).lower()
+    solver = (method or ("slsqp" if several else "l-bfgs-b" if bounds is not None else "bfgs")).lower()
     more: dict[str, Any] = {"method": method, "tol": tol, "options": options}
     if callback is not None:
         more["callback"] = _nested_callback(callback, unknowns)
     start = unknowns.vector
     if any(True for _ in traced_parts((fun, x0, args, constraints, bounds))):
-        limits = [_plain_constraint(one, unknowns) for one in several]
-        found = optimize.minimize(
+        limits = [_plain_constraint(constraint, unknowns) for constraint in several]
+        result = optimize.minimize(
             lambda x: program.traced(x, *args), start, bounds=ends, constraints=limits, **more
         )
-        return _with_nested(found, unknowns)
-    more["constraints"] = [_compiled_constraint(one, unknowns, known == "trust-constr") for one in several]
+        return _with_nested(result, unknowns)
+    more["constraints"] = [
+        _compiled_constraint(constraint, unknowns, solver == "trust-constr") for constraint in several
+    ]
     more["args"] = args
     value = program.compiled(compiled_value_and_grad)
-    if known in WITH_GRADIENT:
+    if solver in WITH_GRADIENT:
         more["jac"] = True
-    if known in WITH_HESSIAN:
+    if solver in WITH_HESSIAN:
         more["hess"] = program.compiled(compiled_hessian)
-    elif known == "trust-constr" and is_sparse(
+    elif solver == "trust-constr" and is_sparse(
         sparse, lambda: program.compiled(hessian_pattern)(start, *args), start
     ):
         more["hess"] = program.compiled(sparse_hessian)
-    elif known in WITH_PRODUCTS:
+    elif solver in WITH_PRODUCTS:
         more["hessp"] = _with_vector_second(program.compiled(compiled_product))
     plain = program.compiled(jit)
-    function = value if known in WITH_GRADIENT else lambda x, *args: float(plain(x, *args))
+    function = value if solver in WITH_GRADIENT else lambda x, *args: float(plain(x, *args))
     with counting("minimising", "evaluation", lambda: program.calls):
-        found = optimize.minimize(function, start, bounds=ends, **more)
-    if not np.isfinite(found.fun):
-        _warn_of_nan(fun, unknowns.nested(found.x), args, found.fun)
-    elif not found.success and found.status != OUT_OF_ITERATIONS:
-        _warn_of_kink(fun, unknowns.nested(found.x), args)
+        result = optimize.minimize(function, start, bounds=ends, **more)
+    if not np.isfinite(result.fun):
+        _warn_of_nan(fun, unknowns.nested(result.x), args, result.fun)
+    elif not result.success and result.status != OUT_OF_ITERATIONS:
+        _warn_of_kink(fun, unknowns.nested(result.x), args)
     fit = Fit(fun, unknowns, args, _number, ends, "constraints" if several else "")
-    return remember(_with_nested(found, unknowns), fit)
+    return remember(_with_nested(result, unknowns), fit)
 
 
 def _warn_of_nan(fun: Function, x: Any, args: tuple[Any, ...], value: Any) -> None:
@@ -361,11 +363,11 @@ def least_squares(
         )
     slopes = program.jacobian(method != "lm", sparse, start, *args)
     with counting("minimising", "evaluation", lambda: program.calls):
-        found = optimize.least_squares(program.compiled(jit), start, jac=slopes, args=args, **more)
-    given = options.get("loss", "linear")
-    loss = None if given == "linear" else RobustLoss(given, float(options.get("f_scale", 1.0)))
+        result = optimize.least_squares(program.compiled(jit), start, jac=slopes, args=args, **more)
+    loss_name = options.get("loss", "linear")
+    loss = None if loss_name == "linear" else RobustLoss(loss_name, float(options.get("f_scale", 1.0)))
     flat: Function = _half_of_squares if loss is None else loss.of_function
-    return remember(_with_nested(found, unknowns), Fit(fun, unknowns, args, flat, ends, loss=loss))
+    return remember(_with_nested(result, unknowns), Fit(fun, unknowns, args, flat, ends, loss=loss))
 
 
 @suggests_keywords
@@ -545,7 +547,7 @@ def solve_ivp(
             raise TypeError(
                 f"gt.scipy.solve_ivp() got an unexpected keyword argument {name!r}: did you mean mass_matrix?"
             )
-    given = {
+    keywords = {
         "t_eval": t_eval,
         "dense_output": dense_output,
         "events": events,
@@ -555,13 +557,15 @@ def solve_ivp(
     }
     if mass_matrix is None and method not in OWN:
         integrate: Any = importlib.import_module("scipy.integrate")
-        return integrate.solve_ivp(fun, t_span, y0, method or "RK45", **given)
+        return integrate.solve_ivp(fun, t_span, y0, method or "RK45", **keywords)
     positions = fun, t_span, y0, method or "Radau"
     if mass_matrix is not None:
-        given["mass_matrix"] = mass_matrix
-    if any(True for _ in traced_parts((positions, given))):
-        return traced_solve_ivp(SolverCall("scipy.integrate.solve_ivp", solve_by_own_steps, positions, given))
-    return solve_by_own_steps(*positions, **given)
+        keywords["mass_matrix"] = mass_matrix
+    if any(True for _ in traced_parts((positions, keywords))):
+        return traced_solve_ivp(
+            SolverCall("scipy.integrate.solve_ivp", solve_by_own_steps, positions, keywords)
+        )
+    return solve_by_own_steps(*positions, **keywords)
 
 
 def _check_span(t_span: Any) -> None:

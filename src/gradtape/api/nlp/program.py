@@ -235,20 +235,20 @@ def nlp(
 
         more = _options(name, tol, max_iterations, time_limit, warm_start is not None) | (options or {})
         with np.errstate(all="ignore"), counting("solving", "iteration", lambda: len(log)):
-            found = solve(functions, limits, start, more, report)
-        if time_limit is not None and time.perf_counter() - beginning > time_limit and not found.success:
-            found = found._replace(message="out of time")
-        if not found.success:
-            remedy = REMEDIES.get(found.message, OTHER_REMEDY)
-            found = found._replace(message=_with_reason(found, functions, limits, rows, sizes))
+            solution = solve(functions, limits, start, more, report)
+        if time_limit is not None and time.perf_counter() - beginning > time_limit and not solution.success:
+            solution = solution._replace(message="out of time")
+        if not solution.success:
+            remedy = REMEDIES.get(solution.message, OTHER_REMEDY)
+            solution = solution._replace(message=_with_reason(solution, functions, limits, rows, sizes))
             warn(
                 GradtapeWarning,
-                f"gt.nlp has not found a solution: {found.message}",
+                f"gt.nlp has not found a solution: {solution.message}",
                 where=user_site(),
-                why=f"{name} ended with status {found.status} after {len(log)} iterations",
+                why=f"{name} ended with status {solution.status} after {len(log)} iterations",
                 remedy=remedy,
             )
-        return found
+        return solution
 
     vector = unknowns.vector
     low, high = unknowns.ends(bounds, "gt.nlp")
@@ -266,7 +266,7 @@ def nlp(
             [handle.value for handle in handles],
             lambda position: _place(position, rows, sizes),
         )
-        x, fun, found, violation = made.x, made.fun, made.found, made.violation
+        x, fun, solution, violation = made.x, made.fun, made.found, made.violation
         evaluations = 0
     else:
         compiled = _derivatives(objective, rows, unknowns, joined)
@@ -280,8 +280,8 @@ def nlp(
         sizes = _sizes(rows, unknowns, values)
         limits = Limits(low, high, *_ends(rows, sizes))
         functions = Derivatives(compiled, parameters, vector, values.size - 1)
-        found = run(functions, limits, _start(vector, limits, warm_start))
-        x = found.x
+        solution = run(functions, limits, _start(vector, limits, warm_start))
+        x = solution.x
         fun, reached = functions.values(x)
         violation = _violation(reached, limits)
         evaluations = functions.calls
@@ -289,11 +289,11 @@ def nlp(
     return Solution(
         unknowns.nested(x),
         fun,
-        found.success,
-        found.status,
-        found.message,
-        [found.duals[first:last] for first, last in itertools.pairwise(pieces)],
-        (unknowns.nested(found.low), unknowns.nested(found.high)),
+        solution.success,
+        solution.status,
+        solution.message,
+        [solution.duals[first:last] for first, last in itertools.pairwise(pieces)],
+        (unknowns.nested(solution.low), unknowns.nested(solution.high)),
         violation,
         len(log),
         evaluations,
@@ -492,10 +492,10 @@ def _explain_nan(
     """Raise for functions that are not finite at the start, at the op that made the number if it can be found."""
     numerics: Any = importlib.import_module("gradtape.api.debug.numerics")
     gradient: Any = importlib.import_module("gradtape.api.transforms.gradient")
-    place = int(np.flatnonzero(~np.isfinite(values))[0])
-    what = "the objective" if place == 0 else _place(place - 1, rows, sizes)
+    number = int(np.flatnonzero(~np.isfinite(values))[0])
+    function = "the objective" if number == 0 else _place(number - 1, rows, sizes)
     error = NumericsError(
-        f"gt.nlp: {what} is {values[place]} at x0",
+        f"gt.nlp: {function} is {values[number]} at x0",
         where=user_site(),
         why="a solver needs finite numbers to start from",
         remedy="start inside the domain of all functions, and keep unknowns in it by bounds",

@@ -108,11 +108,11 @@ def older_bounded_minimum(call: SolverCall) -> Any:
 
     start = np.ravel(call.start())
     problem = Problem(call, function, start, given["bounds"])
-    _, found = problem.solved(solve, start, fields={"nfev": 0, "code": 0})
-    x = found["x"]
+    _, result = problem.solved(solve, start, fields={"nfev": 0, "code": 0})
+    x = result["x"]
     if is_newton:
-        return x, found["nfev"], found["code"]
-    report = {"funcalls": found["nfev"], "warnflag": found["code"], **found.get("report", {})}
+        return x, result["nfev"], result["code"]
+    report = {"funcalls": result["nfev"], "warnflag": result["code"], **result.get("report", {})}
     return x, problem.function(x), report | {"grad": grad(problem.function)(x)}
 
 
@@ -156,7 +156,7 @@ def older_constrained_minimum(call: SolverCall) -> Any:
         optimize: Any = importlib.import_module("scipy.optimize")
         slope = {} if is_cobyla else {"jac": function.derivative(grad)}
         method = "COBYLA" if is_cobyla else "SLSQP"
-        found = optimize.minimize(
+        result = optimize.minimize(
             lambda x: float(function(x)),
             x0,
             method=method,
@@ -166,9 +166,9 @@ def older_constrained_minimum(call: SolverCall) -> Any:
             **slope,
             **more,
         )
-        if not found.success:
-            warn_of(call.name, found.get("maxcv", found.get("jac")), str(found.message))
-        return found
+        if not result.success:
+            warn_of(call.name, result.get("maxcv", result.get("jac")), str(result.message))
+        return result
 
     start = np.ravel(call.start())
     problem = Problem(call, function, start, given.get("bounds") or None, constraints)
@@ -205,9 +205,9 @@ def quadratic_assignment(call: SolverCall) -> Any:
         return call.plain(first, second, **options)
 
     like = {"col_ind": np.zeros(np.shape(first)[:1], int), "nit": 0}
-    found = call.on_host(lambda x: x, 0.0, solve, like, first, second)
-    order = stop_gradient(found["col_ind"])
-    return result_of(found, fun=np.sum(first * second[order][:, order]))
+    result = call.on_host(lambda x: x, 0.0, solve, like, first, second)
+    order = stop_gradient(result["col_ind"])
+    return result_of(result, fun=np.sum(first * second[order][:, order]))
 
 
 @solver("rosen_hess_prod")

@@ -57,43 +57,45 @@ def linprog(call: SolverCall) -> Any:
             low = np.full(np.shape(high), -np.inf) if matrix == "A_ub" else high
             constraints.append(_rows(_dense(given[matrix]), low, high))
     options = call.options("method", "options", "callback")
-    places = [name for name in ("ub", "eq") if given[f"A_{name}"] is not None]
+    kinds = [name for name in ("ub", "eq") if given[f"A_{name}"] is not None]
 
     def solve(function: Bound, constraints: Any, bounds: Any) -> Any:
         more: dict[str, Any] = {}
-        for name, one in zip(places, constraints, strict=True):
-            more |= {f"A_{name}": one.A, f"b_{name}": one.ub}
+        for name, constraint in zip(kinds, constraints, strict=True):
+            more |= {f"A_{name}": constraint.A, f"b_{name}": constraint.ub}
         ends = np.stack([bounds.lb, bounds.ub], 1)
-        found = call.plain(function.derivative(grad)(np.zeros(count)), bounds=ends, **more, **options)
-        if not found.success:
-            warn_of(call.name, np.nan, str(found.message))
-            return found | {"x": np.full(count, np.nan) if found.x is None else found.x}
-        if "lower" in found:
-            push = found.lower.marginals + found.upper.marginals
+        result = call.plain(function.derivative(grad)(np.zeros(count)), bounds=ends, **more, **options)
+        if not result.success:
+            warn_of(call.name, np.nan, str(result.message))
+            return result | {"x": np.full(count, np.nan) if result.x is None else result.x}
+        if "lower" in result:
+            push = result.lower.marginals + result.upper.marginals
             sides = np.where(
                 np.abs(push) > VERTEX * np.max(np.abs(push), initial=0.0),
-                side_of(found.x, bounds.lb, bounds.ub),
+                side_of(result.x, bounds.lb, bounds.ub),
                 0,
             )
-            found.update(sides=sides, duals=-np.concatenate([found.ineqlin.marginals, found.eqlin.marginals]))
-        return found
+            result.update(
+                sides=sides, duals=-np.concatenate([result.ineqlin.marginals, result.eqlin.marginals])
+            )
+        return result
 
     problem = Problem(
         call, lambda x: np.dot(costs, x), np.zeros(count), _pairs(given["bounds"], count), constraints
     )
     problem.near, problem.is_linear = VERTEX, True
-    multipliers, found = problem.solved(solve)
-    x, first = found["x"], 0
+    multipliers, result = problem.solved(solve)
+    x, first = result["x"], 0
     made: dict[str, Any] = {}
     for name, residual, report in (("ub", "slack", "ineqlin"), ("eq", "con", "eqlin")):
         gap: Any = np.zeros(0)
-        if name in places:
-            one = constraints[places.index(name)]
-            gap = one.high - one.function(x)
+        if name in kinds:
+            constraint = constraints[kinds.index(name)]
+            gap = constraint.high - constraint.function(x)
         last = first + int(np.size(gap))
         made |= {residual: gap, report: result_of({"residual": gap, "marginals": -multipliers[first:last]})}
         first = last
-    return result_of(found, fun=np.dot(costs, x), **made)
+    return result_of(result, fun=np.dot(costs, x), **made)
 
 
 @solver("milp")
@@ -112,18 +114,18 @@ def milp(call: SolverCall) -> Any:
     options = call.options("integrality", "options")
 
     def solve(function: Bound, constraints: Any, bounds: Any) -> Any:
-        found = call.plain(
+        result = call.plain(
             function.derivative(grad)(np.zeros(count)), constraints=constraints, bounds=bounds, **options
         )
-        if not found.success:
-            warn_of(call.name, np.nan, str(found.message))
-            return found | {"x": np.full(count, np.nan) if found.x is None else found.x}
-        return found
+        if not result.success:
+            warn_of(call.name, np.nan, str(result.message))
+            return result | {"x": np.full(count, np.nan) if result.x is None else result.x}
+        return result
 
     problem = Problem(call, lambda x: np.dot(costs, x), np.zeros(count), bounds, constraints, integral)
     problem.near, problem.is_linear = VERTEX, True
-    _, found = problem.solved(solve)
-    return result_of(found, fun=np.dot(costs, found["x"]))
+    _, result = problem.solved(solve)
+    return result_of(result, fun=np.dot(costs, result["x"]))
 
 
 def _as_linear(given: Any) -> Any:

@@ -103,18 +103,20 @@ def limits(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
 def constraints_of(given: Any) -> list[Constraint] | None:
     """Return constraints, in any form that SciPy takes; None if one has another form."""
     single = isinstance(given, dict) or not isinstance(given, list | tuple)
-    found = []
-    for one in [given] if single else given:
-        if isinstance(one, dict) and str(one.get("type")).lower() in ("eq", "ineq"):
-            found.append(_of_dictionary(one))
-        elif hasattr(one, "A") and hasattr(one, "lb"):
-            matrix = one.A.toarray() if hasattr(one.A, "toarray") else one.A
-            found.append(Constraint(_linear(matrix), one.lb, one.ub, one))
-        elif hasattr(one, "fun") and hasattr(one, "lb"):
-            found.append(Constraint(_vector(one.fun, ()), one.lb, one.ub, one))
+    converted = []
+    for constraint in [given] if single else given:
+        if isinstance(constraint, dict) and str(constraint.get("type")).lower() in ("eq", "ineq"):
+            converted.append(_of_dictionary(constraint))
+        elif hasattr(constraint, "A") and hasattr(constraint, "lb"):
+            matrix = constraint.A.toarray() if hasattr(constraint.A, "toarray") else constraint.A
+            converted.append(Constraint(_linear(matrix), constraint.lb, constraint.ub, constraint))
+        elif hasattr(constraint, "fun") and hasattr(constraint, "lb"):
+            converted.append(
+                Constraint(_vector(constraint.fun, ()), constraint.lb, constraint.ub, constraint)
+            )
         else:
             return None
-    return found
+    return converted
 
 
 def _of_dictionary(given: dict[str, Any]) -> Constraint:
@@ -204,15 +206,15 @@ def active_set(
     multipliers = -directions @ slope
     push = np.where(side > 0, multipliers, -multipliers)
     active = equal | (candidates & (push > SMALLEST_PUSH * np.max(np.abs(multipliers), initial=0.0)))
-    for place in np.flatnonzero(active & ~equal & (slack > TIGHT * np.abs(values))):
-        curved = curvature(directions[place], multipliers)
-        active[place] = curved <= 0 or push[place] > curved * slack[place]
-    found = np.zeros(len(values))
+    for number in np.flatnonzero(active & ~equal & (slack > TIGHT * np.abs(values))):
+        curved = curvature(directions[number], multipliers)
+        active[number] = curved <= 0 or push[number] > curved * slack[number]
+    duals = np.zeros(len(values))
     if active.any():
-        found[active] = np.linalg.lstsq(free[active].T, -slope * (sides == 0), rcond=None)[0]
+        duals[active] = np.linalg.lstsq(free[active].T, -slope * (sides == 0), rcond=None)[0]
     marks = np.where(active, side, 0)
-    marks[active], found[active] = with_independent(marks[active], found[active], free[active], equal[active])
-    return found, marks
+    marks[active], duals[active] = with_independent(marks[active], duals[active], free[active], equal[active])
+    return duals, marks
 
 
 def with_independent(marks: Any, multipliers: Any, slopes: Any, equal: Any) -> tuple[Any, Any]:
@@ -289,8 +291,8 @@ def optimum(
         x, multipliers = np.reshape(unknowns[:count], shape), unknowns[count:]
         first = with_bounds(x, grad(lagrangian)(x, multipliers))
         values = _joined(constraints, x)
-        low = np.concatenate([one.low for one in constraints])
-        high = np.concatenate([one.high for one in constraints])
+        low = np.concatenate([constraint.low for constraint in constraints])
+        high = np.concatenate([constraint.high for constraint in constraints])
         target = np.where(active < 0, low, np.where(active == 1, high, 0.0))
         constant = (active == 0) | (active == FOLLOWS)
         rest = np.where(constant, multipliers - stop_gradient(found.duals), values - target)

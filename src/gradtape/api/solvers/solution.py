@@ -48,18 +48,18 @@ def check_method(caller: str, solver: str, given: Any) -> None:
 
     SciPy's own description of its solvers decides about names that are not in `METHODS`. Other objects are left to SciPy.
     """
-    known = METHODS.get(solver, "").split()
-    if not isinstance(given, str) or given.lower() in [name.lower() for name in known]:
+    names = METHODS.get(solver, "").split()
+    if not isinstance(given, str) or given.lower() in [name.lower() for name in names]:
         return
     optimize: Any = importlib.import_module("scipy.optimize")
     with suppress(ValueError):
         optimize.show_options(solver, given, disp=False)
         return
-    near = difflib.get_close_matches(given, known, n=1)
+    near = difflib.get_close_matches(given, names, n=1)
     raise ArgumentError(
         f"{caller} has no method {given!r}",
         where=user_site(),
-        remedy=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(repr(name) for name in known)}",
+        remedy=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(repr(name) for name in names)}",
     )
 
 
@@ -115,8 +115,8 @@ class SolverCall:
 
     def start(self, name: str = "x0") -> Any:
         """Return the point where the solver starts as an array of at least one axis: users pass lists too, with traced numbers in them."""
-        given = self.given[name]
-        return (np.stack(given) if isinstance(given, list | tuple) and given else given) * np.ones(1)
+        point = self.given[name]
+        return (np.stack(point) if isinstance(point, list | tuple) and point else point) * np.ones(1)
 
     def options(self, *names: str) -> dict[str, Any]:
         """Return those of the arguments that have these names, as numbers: they steer the solver, and have no derivative."""
@@ -203,11 +203,11 @@ class SolverCall:
 
             def run() -> Any:
                 bound: list[Any] = [PlainFunction(one, start) for one in functions]
-                given = unflatten(spec, [as_numbers(leaf) for leaf in leaves])
-                return solve(bound if function is not functions[0] else bound[0], *given)
+                arguments = unflatten(spec, [as_numbers(leaf) for leaf in leaves])
+                return solve(bound if function is not functions[0] else bound[0], *arguments)
 
-            found: dict[str, Any] = paused(self.name, run, (), {}, self.values)
-            return found
+            result: dict[str, Any] = paused(self.name, run, (), {}, self.values)
+            return result
         closed = [
             ClosedFunction(one, as_value(unwrap(start)), f"the function given to {self.name}")
             for one in functions
@@ -216,12 +216,14 @@ class SolverCall:
         ends = np.cumsum([len(inputs), *[len(one.captured) for one in closed]])
 
         def call(*arrays: Any) -> tuple[Any, ...]:
-            given = unflatten(spec, [array if array.ndim else array[()] for array in arrays[: len(inputs)]])
+            arguments = unflatten(
+                spec, [array if array.ndim else array[()] for array in arrays[: len(inputs)]]
+            )
             bound = [
                 CompiledFunction(one, arrays[first:last])
                 for one, first, last in zip(closed, ends, ends[1:], strict=False)
             ]
-            made = solve(bound if function is not functions[0] else bound[0], *given)
+            made = solve(bound if function is not functions[0] else bound[0], *arguments)
             return tuple([_result(made, name, example) for name, example in like.items()])
 
         types = [as_value(unwrap(example)).aval for example in like.values()]

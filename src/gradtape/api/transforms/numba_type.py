@@ -218,15 +218,17 @@ def _example_trace(function: Any, wanted: list[Any]) -> Specialisation | None:
     """
     ranks = [ndim for _, ndim in wanted]
     for extent in EXTENTS if any(ranks) else EXTENTS[:1]:
-        given = [np.ones((extent,) * ndim, dtype) if ndim else dtype.type(1).item() for dtype, ndim in wanted]
+        arguments = [
+            np.ones((extent,) * ndim, dtype) if ndim else dtype.type(1).item() for dtype, ndim in wanted
+        ]
         try:
-            function.site.prepare(CallArguments(tuple(given), {}, function.site.static))
+            function.site.prepare(CallArguments(tuple(arguments), {}, function.site.static))
         except Exception as error:  # the shapes do not fit: a trace of the right ones would raise it again
             raise_interruption(error)
             continue
-        found = _known_trace(function, wanted)
-        if found is not None:
-            return found
+        trace = _known_trace(function, wanted)
+        if trace is not None:
+            return trace
     return None
 
 
@@ -253,7 +255,7 @@ def caller_source(table: KernelTable) -> str:
     """
     inputs, outputs = table.inputs, table.prototype.graph.outputs
     parameters, results = [f"x{k}" for k in range(len(inputs))], [f"y{k}" for k in range(len(outputs))]
-    given, made = ", ".join(parameters), "".join([f"{name}, " for name in results])
+    arguments, made = ", ".join(parameters), "".join([f"{name}, " for name in results])
     kinds = ", ".join(
         [
             f"{name}='{value.dtype.name}[{':, ' * max(value.ndim - 1, 0)}::1]'"
@@ -274,19 +276,19 @@ def caller_source(table: KernelTable) -> str:
     arrays = "".join([f"{name}_array, " for name in parameters])
     return f"""\
 @numba.njit
-def add_row({given}):
+def add_row({arguments}):
     with numba.objmode(row="int64"):
-        row = table.add({given})
+        row = table.add({arguments})
     return row
 
 @numba.njit
-def call_python({given}):
+def call_python({arguments}):
     with numba.objmode({kinds}):
-        {made} = table.call({given})
+        {made} = table.call({arguments})
     return ({made})
 
 @numba.njit
-def call({given}):
+def call({arguments}):
     rows = numba.carray(kernel_rows(), {table.rows.shape})
     row = -1
     for k in range(rows[{MOST_SHAPES}, 0]):
@@ -294,12 +296,12 @@ def call({given}):
             row = k
             break
     if row < 0:
-        row = add_row({given})
+        row = add_row({arguments})
     {"; ".join(allocations)}
     scratch = np.empty(rows[row, {column + 1}] + 64, np.uint8)
     status = call_kernel(rows[row, {column}], ({arrays}), ({made}), rows[row, {column + 2}:], scratch)
     if status != 0:
-        ({made}) = call_python({given})
+        ({made}) = call_python({arguments})
     return {_nested(table.prototype.spec.unflatten(leaves))}
 """
 
@@ -360,18 +362,18 @@ def _kernel_call() -> Any:
             def table_of(entries: list[Any]) -> Any:
                 table = cgutils.alloca_once(builder, byte, size=max(len(entries), 1))
                 for number, entry in enumerate(entries):
-                    place = builder.gep(table, [ir.Constant(word, number)])
-                    builder.store(entry, place)
+                    slot = builder.gep(table, [ir.Constant(word, number)])
+                    builder.store(entry, slot)
                 return table
 
             _, input_types, output_types, constants_type, scratch_type = signature.args
-            where, given, made, kept, room = args
+            where, operands, made, kept, room = args
             first = builder.bitcast(data(constants_type, kept), word.as_pointer())
             captured = [
                 builder.inttoptr(builder.load(builder.gep(first, [ir.Constant(word, k)])), byte)
                 for k in range(MOST_CONSTANTS)
             ]
-            sources = table_of([*pointers(input_types, given), *captured])
+            sources = table_of([*pointers(input_types, operands), *captured])
             targets = table_of(pointers(output_types, made))
             start = builder.ptrtoint(data(scratch_type, room), word)
             aligned = builder.and_(builder.add(start, ir.Constant(word, 63)), ir.Constant(word, -64))

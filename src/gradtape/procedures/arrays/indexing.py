@@ -131,7 +131,7 @@ def expanded_key(x: Expression, key: Any) -> list[Any]:
             where=here.site,
             remedy="use x[None] for True, and x[None][:0] for False",
         )
-    given = parts
+    items = parts
     parts = [as_operand(x.build, part) if is_array(part) else part for part in parts]
     used = sum(
         part.ndim if isinstance(part, Expression) and part.dtype == BOOL else 1
@@ -144,15 +144,15 @@ def expanded_key(x: Expression, key: Any) -> list[Any]:
         )
     rest = [slice(None)] * (x.ndim - used)
     axis = 0
-    for part, item in zip(parts, given, strict=True):
+    for part, item in zip(parts, items, strict=True):
         check_numbers(x, item, axis)
         if part is Ellipsis:
             axis += len(rest)
         elif part is not None:
             axis += part.ndim if isinstance(part, Expression) and part.dtype == BOOL else 1
-    for place, part in enumerate(parts):
+    for position, part in enumerate(parts):
         if part is Ellipsis:
-            return [*parts[:place], *rest, *[p for p in parts[place + 1 :] if p is not Ellipsis]]
+            return [*parts[:position], *rest, *[p for p in parts[position + 1 :] if p is not Ellipsis]]
     return [*parts, *rest]
 
 
@@ -209,13 +209,13 @@ def checked_index(build: ProcedureBuilder, index: Any, size: Extent, axis: int) 
             ) from None
     elif index.dtype.kind not in "iu":
         raise IndexError(f"an index of dtype {index.dtype} is not an integer")
-    given = ix.extent(index)
-    place = ix.wrapped(given, size, build.counts)
-    if ix.at_least(ix.add(given, size), 0, build.counts) and ix.is_below(given, size, build.counts) is True:
-        return place
-    low, high = ix.is_negative(place, build.counts), ix.is_below(place, size, build.counts)
+    number = ix.extent(index)
+    position = ix.wrapped(number, size, build.counts)
+    if ix.at_least(ix.add(number, size), 0, build.counts) and ix.is_below(number, size, build.counts) is True:
+        return position
+    low, high = ix.is_negative(position, build.counts), ix.is_below(position, size, build.counts)
     if low is False and high is True:
-        return place
+        return position
     if low is True or high is False:
         valid: Value = literal(np.bool_(False))
     else:
@@ -223,7 +223,7 @@ def checked_index(build: ProcedureBuilder, index: Any, size: Extent, axis: int) 
         valid = conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1]
     shown = f" with size {size}" if isinstance(size, int) else ""
     build.check(valid, "IndexError", f"index is out of bounds for axis {axis}{shown}")
-    return ix.choose(valid, place, 0)
+    return ix.choose(valid, position, 0)
 
 
 def only_mask(keys: Sequence[Any], x: Expression) -> Expression | None:
@@ -293,16 +293,16 @@ def gather_plan(x: Expression, keys: Sequence[Any]) -> tuple[Shape, Any, list[An
 
     def source(indices: Sequence[Extent], loads: Loads) -> list[Extent]:
         inner = indices[begin:end]
-        found: list[Extent] = []
+        coordinates: list[Extent] = []
         for axis, step in enumerate(steps):
             if isinstance(step, Place):
-                found.append(ix.add(step.start, ix.multiply(step.step, indices[step.axis])))  # type: ignore[index]
+                coordinates.append(ix.add(step.start, ix.multiply(step.step, indices[step.axis])))  # type: ignore[index]
             elif isinstance(step, Expression):
                 index = step.element(inner, loads)
-                found.append(checked_index(build, index, x.shape[axis], axis))
+                coordinates.append(checked_index(build, index, x.shape[axis], axis))
             else:
-                found.append(step)
-        return found
+                coordinates.append(step)
+        return coordinates
 
     kept = [steps[axis].axis for axis in memory_order(x, "K") if isinstance(steps[axis], Place)]
     new = [axis for axis in range(len(shape)) if not begin <= axis < end and axis not in kept]
@@ -424,8 +424,8 @@ def nonzero(mask: Expression) -> tuple[ArrayView, ...]:
         build.assign(count, ix.add(at, hit))
 
     run_nest(build, mask.shape, body, [mask])
-    found = build.read(count)
-    return tuple([place.remapped((found,), [Place(0, 0)]) for place in places])
+    total = build.read(count)
+    return tuple([place.remapped((total,), [Place(0, 0)]) for place in places])
 
 
 class Snapshot:
@@ -458,12 +458,12 @@ def mask_places(mask: Expression) -> tuple[ArrayView, ...]:
     """Return the indices at which a mask holds, those found before if neither the mask nor they have changed."""
     if not isinstance(mask, ArrayView):
         return nonzero(mask)
-    found = mask.build.mask_places
+    cache = mask.build.mask_places
     key = mask.key, tuple(map(ix.key, mask.shape))
-    if key not in found or not found[key][0].is_current:
+    if key not in cache or not cache[key][0].is_current:
         new = nonzero(mask)
-        found[key] = Snapshot(mask.build, [mask, *new]), new
-    places: tuple[ArrayView, ...] = found[key][1]
+        cache[key] = Snapshot(mask.build, [mask, *new]), new
+    places: tuple[ArrayView, ...] = cache[key][1]
     return places
 
 
@@ -500,11 +500,11 @@ def unselected(x: Expression) -> tuple[Expression, Expression] | None:
     masks: list[Expression] = []
     for operand in x.operands:
         if isinstance(operand, Expression):
-            found = unselected(operand)
-            if found is None:
+            selection = unselected(operand)
+            if selection is None:
                 return None
-            operands.append(found[0])
-            masks.append(found[1])
+            operands.append(selection[0])
+            masks.append(selection[1])
         else:
             operands.append(operand)
     if not masks or any(mask is not masks[0] for mask in masks):
@@ -522,8 +522,8 @@ def selected(x: Expression, mask: Expression) -> Selected:
     out = new_array(build, places[0].shape, x.dtype, name="selected")
 
     def body(indices: Sequence[Extent], loads: Loads) -> None:
-        found = [ix.multiply(step, place.element(indices, loads)) for place in places]
-        out.store(indices, x.element(found, loads))
+        coordinates = [ix.multiply(step, place.element(indices, loads)) for place in places]
+        out.store(indices, x.element(coordinates, loads))
 
     run_nest(build, out.shape, body, [*places])
     return Selected(out, x, mask)

@@ -86,11 +86,11 @@ def taken(array: Any, positions: NDArray) -> Array:
     if not value.shape[0]:
         return Array(broadcast_to(literal(0, value.dtype), (len(positions), *value.shape[1:])))
     index, facts = known_index(np.maximum(positions, 0), value.shape[0])
-    found = Array(gather_row(value, index, **facts))
+    elements = Array(gather_row(value, index, **facts))
     inside = positions >= 0
     if inside.all():
-        return found
-    return np.where(inside.reshape(-1, *[1] * (found.ndim - 1)), found, 0)  # type: ignore[return-value]
+        return elements
+    return np.where(inside.reshape(-1, *[1] * (elements.ndim - 1)), elements, 0)  # type: ignore[return-value]
 
 
 def segment_sums(terms: Any, targets: NDArray, count: int) -> Array:
@@ -191,9 +191,9 @@ def _moved(matrix: Any, operation: Callable[[Any], Any]) -> Any:
                 "a sparse array of one dimension", "its elements are traced", "index a slice: A[i:i+1]"
             )
         return _like(made, entries(made)._replace(data=taken(data, entries(made).data - 1)), made.shape)
-    places = np.asarray(made)
-    found = taken(data, places.reshape(-1) - 1)
-    return np.reshape(found, places.shape)
+    positions = np.asarray(made)
+    elements = taken(data, positions.reshape(-1) - 1)
+    return np.reshape(elements, positions.shape)
 
 
 # Construction
@@ -206,16 +206,16 @@ def construct(
     """Make a matrix from traced elements, and a pattern that is known."""
     kind = type(self)._format
     if is_sparse(arg1):
-        found, shape = entries(arg1), arg1.shape if shape is None else shape
+        elements, shape = entries(arg1), arg1.shape if shape is None else shape
     elif isinstance(arg1, tuple) and len(arg1) == 2 and isinstance(arg1[1], tuple | list | np.ndarray):
         rows, columns = [_known(part) for part in arg1[1]]
-        found = Entries(rows, columns, arg1[0])
+        elements = Entries(rows, columns, arg1[0])
         shape = (int(rows.max()) + 1, int(columns.max()) + 1) if shape is None else shape
     elif isinstance(arg1, tuple) and len(arg1) == 3 and kind != "coo":
         indices, indptr = _known(arg1[1]), _known(arg1[2])
         major = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         rows, columns = (major, indices) if kind == "csr" else (indices, major)
-        found = Entries(rows, columns, arg1[0])
+        elements = Entries(rows, columns, arg1[0])
         if shape is None:
             inner, outer = int(indices.max(initial=-1)) + 1, len(indptr) - 1
             shape = (outer, inner) if kind == "csr" else (inner, outer)
@@ -223,22 +223,22 @@ def construct(
         dense = _elements(arg1)
         m, n = dense.shape
         rows, columns = (part.reshape(-1) for part in np.indices((m, n)))
-        found, shape = Entries(rows, columns, np.ravel(dense)), (m, n)
+        elements, shape = Entries(rows, columns, np.ravel(dense)), (m, n)
     else:
         raise refused(
             f"{type(self).__name__} of these arguments",
             "a matrix with traced elements is made of its elements and a pattern",
             f"{type(self).__name__}((data, indices, indptr), shape=...) or ((data, (rows, columns)), shape=...)",
         )
-    data = found.data if dtype is None else _elements(found.data).astype(dtype)
-    if np.shape(data) != np.shape(found.rows):
+    data = elements.data if dtype is None else _elements(elements.data).astype(dtype)
+    if np.shape(data) != np.shape(elements.rows):
         raise ValueError(
-            f"row, column, and data arrays must have the same length, got {np.shape(found.rows)} and {np.shape(data)}"
+            f"row, column, and data arrays must have the same length, got {np.shape(elements.rows)} and {np.shape(data)}"
         )
     shape = tuple(int(extent) for extent in shape)
-    if len(found.rows) and (found.rows.max() >= shape[0] or found.columns.max() >= shape[1]):
+    if len(elements.rows) and (elements.rows.max() >= shape[0] or elements.columns.max() >= shape[1]):
         raise ValueError(f"indices exceed the shape {shape} of the matrix")
-    vars(self).update(vars(assembled(found._replace(data=data), shape, kind, _is_array(self))))
+    vars(self).update(vars(assembled(elements._replace(data=data), shape, kind, _is_array(self))))
 
 
 def _known(index: Any) -> NDArray:

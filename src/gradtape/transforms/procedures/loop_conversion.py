@@ -78,9 +78,11 @@ class Virtual:
     cost: float = 0.0
 
     def element(self, build: ProcedureBuilder, index: Where) -> Value:
-        if not any(isinstance(place, Value) for place in index):
+        if not any(isinstance(coordinate, Value) for coordinate in index):
             return self.compute(build, index)
-        key = tuple([id(place) if isinstance(place, Value) else -place - 1 for place in index])
+        key = tuple(
+            [id(coordinate) if isinstance(coordinate, Value) else -coordinate - 1 for coordinate in index]
+        )
         if key not in self.known:
             self.known[key] = index, self.compute(build, index)
         return self.known[key][1]
@@ -134,22 +136,26 @@ def _number(other: Any) -> Any:
 
 
 def _positions(index: Where) -> tuple[Any, ...]:
-    return tuple([Position(place) if isinstance(place, Value) else place for place in index])
+    return tuple(
+        [Position(coordinate) if isinstance(coordinate, Value) else coordinate for coordinate in index]
+    )
 
 
 def _values(index: Iterable[Any]) -> Where:
-    return tuple([place.value if isinstance(place, Position) else place for place in index])
+    return tuple(
+        [coordinate.value if isinstance(coordinate, Position) else coordinate for coordinate in index]
+    )
 
 
 def flat(index: Where, shape: Shape) -> Value | int:
     """Return the offset of an element in an array in C order."""
     total: Value | int = 0
-    for axis, place in enumerate(index):
+    for axis, coordinate in enumerate(index):
         factor = math.prod(shape[axis + 1 :])
-        if isinstance(place, int):
-            total = total + place * factor if isinstance(total, int) or place else total
+        if isinstance(coordinate, int):
+            total = total + coordinate * factor if isinstance(total, int) or coordinate else total
             continue
-        term = place if factor == 1 else place * factor
+        term = coordinate if factor == 1 else coordinate * factor
         total = term if isinstance(total, int) and total == 0 else total + term
     return total
 
@@ -347,9 +353,9 @@ class _Conversion:
         def compute(build: ProcedureBuilder, index: Where) -> Value:
             at = _positions(index)
             readers = [_reader(build, held, shape[axis], axis) for axis, held in enumerate(indices)]
-            place = _values(op.source(at, shape, *readers, **params))
+            coordinates = _values(op.source(at, shape, *readers, **params))
             if op.inside is None:
-                return _element(build, x, place)
+                return _element(build, x, coordinates)
             inside: Value | None = None
             zero = literal(0, node.out.dtype)
             for number, low, high in op.inside(at, shape, **params):
@@ -361,11 +367,11 @@ class _Conversion:
                 test = (tested >= low) & (tested < high)
                 inside = test if inside is None else inside & test
             if inside is None:
-                return _element(build, x, place)
+                return _element(build, x, coordinates)
             clamped = tuple(
                 [
                     p if isinstance(p, int) else UFUNCS["minimum"](UFUNCS["maximum"](p, 0), max(n - 1, 0))
-                    for p, n in zip(place, shape, strict=True)
+                    for p, n in zip(coordinates, shape, strict=True)
                 ]
             )
             return where(inside, _element(build, x, clamped), zero)
@@ -454,13 +460,13 @@ class _Conversion:
         """Apply an op to arrays in memory."""
         if "rule" in node.params or any(out.dtype.kind == "O" for out in node.outs):
             raise NotConvertibleError(node.op.name)
-        given: list[Value | Span] = []
+        arguments: list[Value | Span] = []
         for value, held in zip(node.inputs, operands, strict=True):
             if isinstance(held, Value):
-                given.append(held)
+                arguments.append(held)
             else:
                 kept = held if isinstance(held, Buffer) else self._stored(held, value.aval)
-                given.append(Span(kept.pointer, integer(0), value.aval))
+                arguments.append(Span(kept.pointer, integer(0), value.aval))
         inputs = [Value(aval(value.shape, value.dtype)) for value in node.inputs]
         copy = node.copy(tuple(inputs))
         outs = copy.outs
@@ -468,7 +474,7 @@ class _Conversion:
         spans = tuple(
             [Span(held.pointer, integer(0), out.aval) for held, out in zip(buffers, outs, strict=True)]
         )
-        self.build.append(Apply(Body(inputs, [copy], outs, node.op.name), tuple(given), spans))
+        self.build.append(Apply(Body(inputs, [copy], outs, node.op.name), tuple(arguments), spans))
         return [
             held if out.ndim else self.build.load(held.pointer, 0)
             for held, out in zip(buffers, outs, strict=True)
@@ -516,15 +522,15 @@ class _Conversion:
         ys = [self._new("y", aval((length, *out.shape), out.dtype)) for out in body.outputs[count:]]
         with build.loop(length) as iteration:
             index = (length - 1) - iteration if node.params["reverse"] else iteration
-            given = [
+            rows = [
                 _row(held, index, value.shape[1:])
                 for held, value in zip(elements, node.inputs[len(node.inputs) - len(elements) :], strict=True)
             ]
-            given = [
+            rows = [
                 held if not isinstance(held, Virtual) or held.shape else held.element(build, ())
-                for held in given
+                for held in rows
             ]
-            outs = self._body(body, [index, *shared, *carried.inner(), *given])
+            outs = self._body(body, [index, *shared, *carried.inner(), *rows])
             for y, held, value in zip(ys, outs[count:], body.outputs[count:], strict=True):
                 self._fill(y.pointer, held, value.shape, index * value.size)
             carried.next(outs[:count], body.outputs)
@@ -559,27 +565,27 @@ class _Conversion:
     def _switch(self, node: Node, operands: Sequence[Held], donated: Sequence[bool]) -> list[Held]:
         """Convert a switch to nested branches; an array that a branch writes in place is written in all of them."""
         build, branches = self.build, bodies_of(node)
-        given: list[Held] = []
+        arguments: list[Held] = []
         for held, value, gone in zip(operands[1:], node.inputs[1:], donated[1:], strict=True):
             held = self._stored(held, value.aval) if isinstance(held, Virtual) else held
-            given.append(Buffer(held.pointer, held.shape, gone) if isinstance(held, Buffer) else held)
+            arguments.append(Buffer(held.pointer, held.shape, gone) if isinstance(held, Buffer) else held)
         targets: list[Held] = []
         variables: list[Any] = []
-        for place, out in enumerate(node.outs):
+        for number, out in enumerate(node.outs):
             if not out.ndim:
                 variables.append(build.variable("chosen", out.dtype.type(0), out.dtype))
                 targets.append(Literal(aval((), INT64), data=np.asarray(0)))
                 continue
             variables.append(None)
-            targets.append(self._target(branches, place, given, targets, out))
+            targets.append(self._target(branches, number, arguments, targets, out))
         index = self._scalar(operands[0])
 
         def choose(first: int) -> None:
             if first == len(branches) - 1:
-                self._branch(branches[first], given, targets, variables)
+                self._branch(branches[first], arguments, targets, variables)
                 return
             with build.branch(index <= first) as branch:
-                self._branch(branches[first], given, targets, variables)
+                self._branch(branches[first], arguments, targets, variables)
                 build.start_otherwise(branch)
                 choose(first + 1)
 
@@ -639,9 +645,9 @@ class _Conversion:
     def _fill(self, pointer: Pointer, held: Held, shape: Shape, offset: Value | int = 0) -> None:
         """Write an array into contiguous memory."""
         with self._nest(shape) as index:
-            place = flat(index, shape)
-            place = place if isinstance(offset, int) and not offset else place + offset
-            self.build.store(pointer, place, _element(self.build, held, index))
+            position = flat(index, shape)
+            position = position if isinstance(offset, int) and not offset else position + offset
+            self.build.store(pointer, position, _element(self.build, held, index))
 
     def _new(self, name: str, type_: Aval) -> Buffer:
         """Return memory for an array. That of an iteration serves all iterations: each writes all of it before it reads it."""
@@ -705,26 +711,26 @@ class _Carries:
     def inner(self, may_write: bool = True) -> list[Held]:
         """Return what an iteration begins with."""
         return [
-            Buffer(place.pointer, place.shape, may_write)
-            if isinstance(place, Buffer)
-            else self.conversion.build.read(place)
-            for place in self.places
+            Buffer(carry.pointer, carry.shape, may_write)
+            if isinstance(carry, Buffer)
+            else self.conversion.build.read(carry)
+            for carry in self.places
         ]
 
     def next(self, outs: Sequence[Held], values: Sequence[Value]) -> None:
         """Let the next iteration begin with these."""
         moves = []
-        for place, held, value in zip(self.places, outs, values, strict=False):
-            if isinstance(place, Buffer):
-                moves.append((place.pointer, held, value.aval))
+        for carry, held, value in zip(self.places, outs, values, strict=False):
+            if isinstance(carry, Buffer):
+                moves.append((carry.pointer, held, value.aval))
             else:
-                self.conversion.build.assign(place, convert(self.conversion._scalar(held), place.type.dtype))
+                self.conversion.build.assign(carry, convert(self.conversion._scalar(held), carry.type.dtype))
         self.conversion._move(moves)
 
     def results(self) -> list[Held]:
         """Return the values after the loop."""
         return [
-            place if isinstance(place, Buffer) else self.conversion.build.read(place) for place in self.places
+            carry if isinstance(carry, Buffer) else self.conversion.build.read(carry) for carry in self.places
         ]
 
 
@@ -750,8 +756,8 @@ def _reader(
 
     def read(position: tuple[Any, ...]) -> Position | int:
         number = integer(_element(build, held, _values(position)))
-        place = checked_index(build, number, extent, axis)
-        return Position(place) if isinstance(place, Value) else place
+        checked = checked_index(build, number, extent, axis)
+        return Position(checked) if isinstance(checked, Value) else checked
 
     return read
 

@@ -92,12 +92,12 @@ class _StoreForwarding(Rewriter):
 
     def _block(self, statements: Sequence[Statement], known: Known) -> list[Statement]:
         """Return the statements of a block; `known` is brought up to date."""
-        found: list[Statement] = []
+        forwarded: list[Statement] = []
         for statement in statements:
             if isinstance(statement, Read):
                 content = known.get(statement.variable)
                 if content is None:
-                    found.append(statement)
+                    forwarded.append(statement)
                     content = statement.out
                 self.becomes[statement.out] = known[statement.variable] = content
             elif isinstance(statement, Load):
@@ -105,44 +105,44 @@ class _StoreForwarding(Rewriter):
                 assert isinstance(load, Load)
                 key = load.pointer, structure(load.index)
                 if key not in self._elements:
-                    found.append(load)
+                    forwarded.append(load)
                     self._elements[key] = statement.out
                 self.becomes[statement.out] = self._elements[key]
             elif isinstance(statement, For):
                 self._overwrite([statement])
-                self._hoist_reads(statement, known, found)
+                self._hoist_reads(statement, known, forwarded)
                 count = self.value(statement.count)
                 loop = For(statement.index, count, [], statement.parallel, statement.site)
-                lines = self._lines(statement, known, found)
+                lines = self._lines(statement, known, forwarded)
                 inside = _inside(statement, known)
                 inside.update({variable: line.at(statement.index) for variable, line in lines.items()})
                 loop.body = self._inner_block(statement.body, inside)
-                found.append(loop)
+                forwarded.append(loop)
                 _forget(statement, known)
                 count = count if _is_natural(count) else maximum(count, literal(0, INT64))
                 known.update({variable: line.at(count) for variable, line in lines.items()})
             elif isinstance(statement, While):
-                found += self._while(statement, known)
+                forwarded += self._while(statement, known)
             elif isinstance(statement, If):
                 branch = If(self.value(statement.condition))
                 first, second = dict(known), dict(known)
                 branch.then = self._inner_block(statement.then, first)
                 branch.otherwise = self._inner_block(statement.otherwise, second)
                 self._overwrite([statement])
-                found.append(branch)
+                forwarded.append(branch)
                 known.clear()
                 for variable in first.keys() & second.keys():
                     same = first[variable] is second[variable]
                     known[variable] = first[variable] if same else None
             else:
                 changed = self.statement(statement)
-                found.append(changed)
+                forwarded.append(changed)
                 if isinstance(changed, Assign):
                     known[changed.variable] = changed.value
                 self._overwrite([changed])
                 if isinstance(changed, Store):
                     self._elements[changed.pointer, structure(changed.index)] = changed.value
-        return found
+        return forwarded
 
     def _inner_block(self, statements: Sequence[Statement], known: Known) -> list[Statement]:
         """Return the statements of a block that may not run: what it finds out about elements is forgotten after it."""
@@ -159,21 +159,21 @@ class _StoreForwarding(Rewriter):
 
     def _while(self, statement: While, known: Known) -> list[Statement]:
         """Return a loop whose test has no effects: one with effects moves into the body, which sets a flag at the end."""
-        found: list[Statement] = []
+        forwarded: list[Statement] = []
         if not all(isinstance(each, Load | Read | Check) for each in statement.test):
             flag = Variable(add_name("flag", self._names), aval((), BOOL))
             go_on = leaf(BOOL)
             branch = If(statement.condition, statement.body, [Assign(flag, literal(False, BOOL))])
-            found.append(Assign(flag, literal(True, BOOL)))
+            forwarded.append(Assign(flag, literal(True, BOOL)))
             known[flag] = None
             statement = While(go_on, [Read(go_on, flag)], [*statement.test, branch])
         self._overwrite([statement])
-        self._hoist_reads(statement, known, found)
+        self._hoist_reads(statement, known, forwarded)
         counter = Variable(add_name("trips", self._names), aval((), INT64))
         number, count = leaf(INT64), leaf(INT64)
         self._counts[number] = count
-        found.append(Assign(counter, literal(0, INT64)))
-        lines = self._lines(statement, known, found)
+        forwarded.append(Assign(counter, literal(0, INT64)))
+        lines = self._lines(statement, known, forwarded)
         inside = _inside(statement, known)
         inside.update({variable: line.at(number) for variable, line in lines.items()})
         elements = dict(self._elements)
@@ -182,10 +182,10 @@ class _StoreForwarding(Rewriter):
         loop.body = self._block(statement.body, inside)
         self._elements = elements
         loop.body.append(Assign(counter, number + literal(1, INT64)))
-        found += [loop, Read(count, counter)]
+        forwarded += [loop, Read(count, counter)]
         _forget(statement, known)
         known.update({variable: line.at(count) for variable, line in lines.items()})
-        return found
+        return forwarded
 
     def _lines(self, loop: For | While, known: Known, found: list[Statement]) -> dict[Variable, _Line]:
         """Return by variable how it grows with the number of the iteration; what it holds before the loop is read."""

@@ -115,11 +115,11 @@ class RewriteState:
         element = self._elements.get(value)
         if element is None:
             return value
-        found = self._read.get(value)
-        if found is None:
-            found = self._read[value] = StackElement(self.current(element.stack), element.index).read()
-            self.place([found])
-        return found
+        stored = self._read.get(value)
+        if stored is None:
+            stored = self._read[value] = StackElement(self.current(element.stack), element.index).read()
+            self.place([stored])
+        return stored
 
     def append_recorded(self, node: Node) -> None:
         """Append a node of the recording, on the replacements of its inputs."""
@@ -144,13 +144,13 @@ class RewriteState:
         """Return a stack with an index map applied to each element."""
         op: IndexMap = node.op  # type: ignore[assignment]
         key = stack, op, tuple(node.params.items())
-        found = self._constants.get(key)
-        if found is None:
+        rearranged = self._constants.get(key)
+        if rearranged is None:
             with at(node.site):
-                found = op(stack, **op.lead(stack.shape[0], **node.params))
-            self.place([found])
-            self._constants[key] = found
-        return found
+                rearranged = op(stack, **op.lead(stack.shape[0], **node.params))
+            self.place([rearranged])
+            self._constants[key] = rearranged
+        return rearranged
 
     def _copy(self, node: Node, inputs: tuple[Value, ...]) -> Node:
         copy = node.copy(inputs)
@@ -195,10 +195,10 @@ class RewriteState:
     def constant_of(self, array: np.ndarray[Any, Any]) -> Value:
         """Return an array as a constant; equal arrays are one constant."""
         key = (array.dtype, array.shape, array.tobytes())
-        found = self._constants.get(key)
-        if found is None:
-            found = self._constants[key] = constant(array)
-        return found
+        shared = self._constants.get(key)
+        if shared is None:
+            shared = self._constants[key] = constant(array)
+        return shared
 
     def stack(self, values: Sequence[Value], node: Node) -> Value:
         """Return the stack of these values.
@@ -228,15 +228,15 @@ class RewriteState:
         """Return stacks whose elements are these values, as few as possible."""
         pieces: list[Value] = []
         numbers: list[Any] = []
-        for place, stack in self._runs(values):
-            if stack is None and _is_number(values[place]):
-                numbers.append(values[place].data)
+        for position, stack in self._runs(values):
+            if stack is None and _is_number(values[position]):
+                numbers.append(values[position].data)
                 continue
             if numbers:
                 pieces.append(self.constant_of(np.stack(numbers)))
                 numbers = []
             if stack is None:
-                value = values[place]
+                value = values[position]
                 whole = literal_array(value) if isinstance(value, Literal) else value
                 stack = reshape(whole, (1, *value.shape))
                 if stack.node is not None:
@@ -248,36 +248,36 @@ class RewriteState:
 
     def _runs(self, values: Sequence[Value]) -> list[tuple[int, Value | None]]:
         """Return ``(position, stack)`` for each run of consecutive elements of stacks, and ``(position, None)`` for other values."""
-        found: list[tuple[int, Value | None]] = []
+        runs: list[tuple[int, Value | None]] = []
         elements = [self._elements.get(value) for value in values]
-        place = 0
-        while place < len(elements):
-            element = elements[place]
+        position = 0
+        while position < len(elements):
+            element = elements[position]
             if element is None:
-                found.append((place, None))
-                place += 1
+                runs.append((position, None))
+                position += 1
                 continue
-            count = self._interleaving(elements, place)
+            count = self._interleaving(elements, position)
             if count == 1:
-                last = place
+                last = position
                 while last < len(elements) and _stack_at(elements, last) is element.stack:
                     last += 1
-                indices = [one.index for one in elements[place:last] if one is not None]
-                found.append((place, picked_elements(element.stack, indices)))
+                indices = [one.index for one in elements[position:last] if one is not None]
+                runs.append((position, picked_elements(element.stack, indices)))
             else:
-                last = place + count
+                last = position + count
                 while last < len(elements) and _follows(elements[last - count], elements[last]):
                     last += 1
-                last -= (last - place) % count
+                last -= (last - position) % count
                 columns = []
                 for offset in range(count):
-                    own = elements[place + offset : last : count]
+                    own = elements[position + offset : last : count]
                     stack = picked_elements(own[0].stack, [one.index for one in own if one is not None])  # type: ignore[union-attr]
                     columns.append(reshape(stack, (stack.shape[0], 1, *stack.shape[1:])))
                 whole = join(columns, 1)
-                found.append((place, reshape(whole, (last - place, *whole.shape[2:]))))
-            place = last
-        return found
+                runs.append((position, reshape(whole, (last - position, *whole.shape[2:]))))
+            position = last
+        return runs
 
     @staticmethod
     def _interleaving(elements: Sequence[StackElement | None], place: int) -> int:

@@ -103,8 +103,8 @@ def follow_procedure(
     wished = [not flag and x.dtype.kind in "iub" for x, flag in zip(procedure.parameters, flags, strict=True)]
     facts = Facts(procedure, flags, wished, wanted)
     numbers: list[NDArray | None] = [
-        look(place) if wish and _place(x) in facts.needed else None
-        for place, (x, wish) in enumerate(zip(procedure.parameters, wished, strict=True))
+        look(position) if wish and _place(x) in facts.needed else None
+        for position, (x, wish) in enumerate(zip(procedure.parameters, wished, strict=True))
     ]
     if any(
         wish and array is None and _place(x) in facts.needed
@@ -130,13 +130,13 @@ def follow_procedure(
         raise UnknownPatternError from None
     exec(code, names)
     with np.errstate(all="ignore"):
-        found = iter(names["follow"](*operands))
+        answers = iter(names["follow"](*operands))
     results: list[IndexSets | None] = []
     for content in procedure.results:
-        one: Any = next(found) if _place(content) in facts.active else None
-        if one is not None:
-            one = from_rows([one] if isinstance(content, Value) else one, columns)
-        results.append(one)
+        pattern: Any = next(answers) if _place(content) in facts.active else None
+        if pattern is not None:
+            pattern = from_rows([pattern] if isinstance(content, Value) else pattern, columns)
+        results.append(pattern)
     return results
 
 
@@ -326,10 +326,10 @@ class Facts:
                     raise UnknownPatternError
                 pending += [span.offset for span in spans]
                 for operand in s.inputs:
-                    place = _operand(operand)
-                    if _dtype(place).kind in "iub" and place not in self.unknown:
-                        pending.append(place) if isinstance(place, Value) else self._need_memory(
-                            place, pending
+                    content = _operand(operand)
+                    if _dtype(content).kind in "iub" and content not in self.unknown:
+                        pending.append(content) if isinstance(content, Value) else self._need_memory(
+                            content, pending
                         )
         pending += [
             node.inputs[0]
@@ -651,9 +651,9 @@ class _Writer:
             else:
                 text = self._sets(operand) if is_active else self._number(operand)
                 operands.append(f"[{text}]")
-        place = len(self.applies)
+        number = len(self.applies)
         self.applies.append((s, active, known))
-        self._write(f"made = apply({place}, [{', '.join(operands)}])")
+        self._write(f"made = apply({number}, [{', '.join(operands)}])")
         self._write(f"work -= {APPLY_WORK}")
         for k, span in enumerate(s.outputs):
             if span.pointer.memory not in facts.active:
@@ -781,7 +781,7 @@ def _graph_follower(
     def apply(place: int, operands: Sequence[Any]) -> list[Any]:
         statement, active, known = applies[place]
         graph = statement.graph
-        given = [
+        patterns = [
             from_rows(operand, columns) if flag else None
             for operand, flag in zip(operands, active, strict=True)
         ]
@@ -789,10 +789,10 @@ def _graph_follower(
             np.array(operand, x.dtype).reshape(x.shape) if flag else None
             for operand, flag, x in zip(operands, known, graph.inputs, strict=True)
         ]
-        found = rule(graph, given, numbers)
+        results = rule(graph, patterns, numbers)
         return [
             rows_of(empty_sets(x.size, columns) if sets is None else sets)
-            for x, sets in zip(graph.outputs, found, strict=True)
+            for x, sets in zip(graph.outputs, results, strict=True)
         ]
 
     return apply
