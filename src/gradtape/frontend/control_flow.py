@@ -71,10 +71,10 @@ def analyse(blocks: Blocks) -> FlowGraph:
 def _fill(loop: set[int], label: int, predecessors: Mapping[int, list[int]]) -> None:
     pending = [label]
     while pending:
-        one = pending.pop()
-        if one not in loop:
-            loop.add(one)
-            pending.extend(predecessors[one])
+        current = pending.pop()
+        if current not in loop:
+            loop.add(current)
+            pending.extend(predecessors[current])
 
 
 def _reverse_postorder(blocks: Blocks, entry: int) -> list[int]:
@@ -98,28 +98,28 @@ def _dominators(
     order: Mapping[int, int], predecessors: Mapping[int, list[int]], entry: int
 ) -> dict[int, int]:
     """Return the immediate dominators (Cooper, Harvey, Kennedy 2001)."""
-    found = {entry: entry}
+    dominators = {entry: entry}
     changed = True
     while changed:
         changed = False
         for label in order:
             if label == entry:
                 continue
-            known = [one for one in predecessors[label] if one in found]
-            new = known[0]
-            for other in known[1:]:
+            visited = [predecessor for predecessor in predecessors[label] if predecessor in dominators]
+            new = visited[0]
+            for other in visited[1:]:
                 first, second = new, other
                 while first != second:
                     while order[first] > order[second]:
-                        first = found[first]
+                        first = dominators[first]
                     while order[second] > order[first]:
-                        second = found[second]
+                        second = dominators[second]
                 new = first
-            if found.get(label) != new:
-                found[label] = new
+            if dominators.get(label) != new:
+                dominators[label] = new
                 changed = True
-    del found[entry]
-    return found
+    del dominators[entry]
+    return dominators
 
 
 def dominates(dominators: Mapping[int, int], above: int, below: int) -> bool:
@@ -147,30 +147,34 @@ def propagate_copies(blocks: Blocks) -> None:
             else:
                 sources[instruction.target] = {""}
     # An optimistic search for the one root of each name: a name that is no copy is its own.
-    root: dict[str, str] = {name: name for name, found in sources.items() if "" in found}
+    root: dict[str, str] = {name: name for name, originals in sources.items() if "" in originals}
     changed = True
     while changed:
         changed = False
-        for name, found in sources.items():
-            if "" in found:
+        for name, originals in sources.items():
+            if "" in originals:
                 continue
-            roots = {root[one] for one in found if one in root and one != name}
+            roots = {root[current] for current in originals if current in root and current != name}
             if roots:
                 new = roots.pop() if len(roots) == 1 else name
                 if root.get(name) not in (new, name):
                     root[name] = new
                     changed = True
-    if all(name == found for name, found in root.items()):
+    if all(name == originals for name, originals in root.items()):
         return
     for block in blocks.values():
         kept = []
-        for one in block.instructions:
-            if one.kind == "copy" and root.get(one.target, one.target) != one.target:
+        for current in block.instructions:
+            if current.kind == "copy" and root.get(current.target, current.target) != current.target:
                 continue
-            one = Instruction(
-                one.target, one.kind, tuple([root.get(n, n) for n in one.names]), one.detail, one.line
+            current = Instruction(
+                current.target,
+                current.kind,
+                tuple([root.get(n, n) for n in current.names]),
+                current.detail,
+                current.line,
             )
-            kept.append(one)
+            kept.append(current)
         block.instructions = kept
         block.name = root.get(block.name, block.name)
 
@@ -215,17 +219,19 @@ def fold_short_circuits(blocks: Blocks) -> bool:
     for label, block in blocks.items():
         for target in block.targets:
             predecessors[target].append(label)
-        for name in (block.name, *[name for one in block.instructions for name in one.names]):
+        for name in (block.name, *[name for instruction in block.instructions for name in instruction.names]):
             users.setdefault(name, set()).add(label)
     for block in blocks.values():
-        for place in (0, 1) if block.end == "branch" else ():
-            second = blocks[block.targets[place]]
-            shared = block.targets[1 - place]
+        for side in (0, 1) if block.end == "branch" else ():
+            second = blocks[block.targets[side]]
+            shared = block.targets[1 - side]
             if second.end != "branch" or shared not in second.targets or len(predecessors[second.label]) > 1:
                 continue
-            if second is block or not all(_is_local(one, second.label, users) for one in second.instructions):
+            if second is block or not all(
+                _is_local(instruction, second.label, users) for instruction in second.instructions
+            ):
                 continue
-            _fold(block, second, place, shared)
+            _fold(block, second, side, shared)
             del blocks[second.label]
             return True
     return False
@@ -241,8 +247,8 @@ def _fold(block: BasicBlock, second: BasicBlock, place: int, shared: int) -> Non
     goes_on = 1 - second.targets.index(shared)
     negated = goes_on == (1 if is_and else 0)
     other = second.targets[goes_on]
-    made = {one.target for one in second.instructions}
-    read = [name for one in second.instructions for name in one.names if name not in made]
+    made = {instruction.target for instruction in second.instructions}
+    read = [name for instruction in second.instructions for name in instruction.names if name not in made]
     if second.name not in made:
         read.append(second.name)
     detail = is_and, negated, tuple(second.instructions), second.name

@@ -492,7 +492,7 @@ class Interpreter:
                     why="their number depends on data, or is large",
                     remedy="make an array of the list: np.array(out)",
                 )
-            return tuple([item_at(items, place) for place in range(items.length)])
+            return tuple([item_at(items, number) for number in range(items.length)])
         if isinstance(items, Conflict):
             refuse(
                 "a list has different items on different paths to this line",
@@ -554,14 +554,14 @@ class Interpreter:
         """Append two branches of which one ends in an error; the other one goes on without a branch."""
         failing, going = (yes, no) if dead_yes else (no, yes)
         held = negated(condition) if dead_yes else condition
-        if all(isinstance(one, Check) for one in failing):
-            for one in failing:
-                assert isinstance(one, Check)
-                self.build.append(Check(held, one.error, one.message, one.site))
+        if all(isinstance(statement, Check) for statement in failing):
+            for statement in failing:
+                assert isinstance(statement, Check)
+                self.build.append(Check(held, statement.error, statement.message, statement.site))
         else:
             self.build.append(If(negated(held), failing, []))
-        for one in going:
-            self.build.append(one)  # without assuming that the check holds: what fails goes on
+        for statement in going:
+            self.build.append(statement)  # without assuming that the check holds: what fails goes on
 
     def state(self) -> tuple[dict[str, Any], dict[ListReference, Any]]:
         """Return a copy of what names and lists hold."""
@@ -742,18 +742,23 @@ def _selectable(
             for value in (first, second):
                 stack = [value] if isinstance(value, Value) else []
                 while stack:
-                    one = stack.pop()
-                    if one in seen or not one.is_made or one.node is None or one.node.serial < first_new:
+                    current = stack.pop()
+                    if (
+                        current in seen
+                        or not current.is_made
+                        or current.node is None
+                        or current.node.serial < first_new
+                    ):
                         continue
-                    seen.add(one)
-                    row = one.node.op
-                    is_float = one.dtype.kind in "fc"
+                    seen.add(current)
+                    row = current.node.op
+                    is_float = current.dtype.kind in "fc"
                     if not isinstance(row, Elementwise) or (is_float and not row.finite_derivatives):
                         return False
                     cost += row.cost
                     if cost > MOST_SELECTED:
                         return False
-                    stack.extend(one.node.inputs)
+                    stack.extend(current.node.inputs)
     return True
 
 
@@ -832,9 +837,9 @@ def _static_getitem(self: Interpreter, instruction: Instruction) -> Any:
 def get_item(self: Interpreter, owner: Any, key: Any) -> Any:
     """Return ``owner[key]``."""
     if isinstance(owner, Expression):
-        found = getitem(owner, self.plain(key))
+        item = getitem(owner, self.plain(key))
         return settled(
-            materialise(found) if isinstance(owner, FlatIterator) and isinstance(found, Expression) else found
+            materialise(item) if isinstance(owner, FlatIterator) and isinstance(item, Expression) else item
         )
     if owner is np.mgrid:
         return grid(self.build, key)
@@ -849,8 +854,8 @@ def get_item(self: Interpreter, owner: Any, key: Any) -> Any:
     if items is not None:
         if self.small_loops and isinstance(settled(key), Value):
             raise needs_static("the index of a tuple or list")
-        found = item_of(items, key)
-        return self.new_list(found) if isinstance(owner, ListReference) and isinstance(key, slice) else found
+        item = item_of(items, key)
+        return self.new_list(item) if isinstance(owner, ListReference) and isinstance(key, slice) else item
     if isinstance(owner, RangeValue):
         return binary(
             self.build, operator.add, owner.start, binary(self.build, operator.mul, key, owner.step)
@@ -948,10 +953,10 @@ def _shortcut(self: Interpreter, instruction: Instruction) -> Any:
     variable = Variable(self.build.unique("condition"), aval((), BOOL))
     with self.build.block(statements):
         self.build.assign(variable, condition)
-    known: list[Statement] = []
-    with self.build.block(known):
+    decided: list[Statement] = []
+    with self.build.block(decided):
         self.build.assign(variable, np.bool_(not is_and))
-    self.build.append(If(first, statements, known) if is_and else If(first, known, statements))
+    self.build.append(If(first, statements, decided) if is_and else If(first, decided, statements))
     result = self.build.read(variable)
     self.build.counts.meant[result] = (is_and, first, as_value(condition))
     return result

@@ -133,15 +133,15 @@ _KNOWN: Final[WeakKeyDictionary[types.CodeType, Tree]] = WeakKeyDictionary()
 
 def structured(code: types.CodeType, module: dict[str, Any]) -> Tree:
     """Return the structured body of a code object."""
-    found = _KNOWN.get(code)
-    if found is None:
+    tree = _KNOWN.get(code)
+    if tree is None:
         read = read_code(code, module)
         nodes = _Structurer(flow_graph(read)).function()
         annotate(nodes, read.cells | {RESULT}, Shared(read.cells, read.changed))
-        found = _KNOWN[code] = Tree(
+        tree = _KNOWN[code] = Tree(
             read.name, read.filename, read.line, nodes, _read_once(nodes), read.nonlocals
         )
-    return found
+    return tree
 
 
 # Jumps are labels: of a block that follows, of a loop that goes on, or of the end of the function.
@@ -266,7 +266,9 @@ class _Structurer:
 
     def tree(self, label: int) -> list[_Raw]:
         """Return a block with all that it dominates."""
-        joins = [one for one in self.children[label] if one in self.placed and not self._leaves(label, one)]
+        joins = [
+            child for child in self.children[label] if child in self.placed and not self._leaves(label, child)
+        ]
         loop = label in self.graph.loops
         nodes: list[_Raw]
         if loop:
@@ -345,21 +347,21 @@ def lower(nodes: Sequence[_Raw], follow: frozenset[Label]) -> _Lowered:
         The labels to which control comes anyway at the end of the nodes.
     """
     out = _Lowered([])
-    for place, node in enumerate(nodes):
-        is_last = place == len(nodes) - 1
-        one = _lower_node(node, follow if is_last else frozenset())
-        out.nodes.extend(one.nodes)
-        out.flags |= one.flags
-        if one.pending and not is_last:
-            rest = lower(nodes[place + 1 :], follow)
+    for number, node in enumerate(nodes):
+        is_last = number == len(nodes) - 1
+        lowered = _lower_node(node, follow if is_last else frozenset())
+        out.nodes.extend(lowered.nodes)
+        out.flags |= lowered.flags
+        if lowered.pending and not is_last:
+            rest = lower(nodes[number + 1 :], follow)
             guarded = rest.nodes
-            for label in sorted(one.pending):
+            for label in sorted(lowered.pending):
                 guarded = [Branch(_flag(label), [], guarded, 0)] if guarded else []
             out.nodes.extend(guarded)
             out.flags |= rest.flags
-            out.pending |= (one.pending | rest.pending) - follow
+            out.pending |= (lowered.pending | rest.pending) - follow
             return out
-        out.pending |= one.pending
+        out.pending |= lowered.pending
     return out
 
 
@@ -472,10 +474,10 @@ def annotate(nodes: Sequence[Node], live: Names, shared: Shared = NOT_SHARED) ->
 
 def _before(instructions: Sequence[Instruction], live: Names, shared: Shared) -> Names:
     names = set(live)
-    for one in reversed(instructions):
-        if one.target not in shared.cells:
-            names.discard(one.target)
-        names.update(one.names)
+    for instruction in reversed(instructions):
+        if instruction.target not in shared.cells:
+            names.discard(instruction.target)
+        names.update(instruction.names)
     return frozenset(names)
 
 
@@ -500,19 +502,19 @@ def _annotate_loop(node: ForLoop | WhileLoop, live: Names, shared: Shared) -> Na
 
 def assigned(nodes: Sequence[Node], changed: Names = NO_NAMES) -> set[str]:
     """Return the names that nodes assign; calls may assign those of `changed`."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
         if isinstance(node, Run):
-            found.update(one.target for one in node.instructions if one.target)
-            if any(one.kind in ("call", "shortcut") for one in node.instructions):
-                found |= changed
+            names.update(instruction.target for instruction in node.instructions if instruction.target)
+            if any(instruction.kind in ("call", "shortcut") for instruction in node.instructions):
+                names |= changed
         elif isinstance(node, Branch):
-            found |= assigned(node.then, changed) | assigned(node.otherwise, changed)
+            names |= assigned(node.then, changed) | assigned(node.otherwise, changed)
         elif isinstance(node, ForLoop):
-            found |= assigned(node.body, changed) | {node.item}
+            names |= assigned(node.body, changed) | {node.item}
         elif isinstance(node, WhileLoop):
-            found |= assigned([Run(node.test), *node.body], changed)
-    return found
+            names |= assigned([Run(node.test), *node.body], changed)
+    return names
 
 
 def _read_once(nodes: Sequence[Node]) -> Names:
@@ -544,9 +546,11 @@ def show(nodes: Sequence[Node], indent: str = "") -> str:
     lines: list[str] = []
     for node in nodes:
         if isinstance(node, Run):
-            for one in node.instructions:
-                detail = "" if one.detail is None else f"[{one.detail}]"
-                lines.append(f"{indent}{one.target} = {one.kind}{detail} {' '.join(one.names)}")
+            for instruction in node.instructions:
+                detail = "" if instruction.detail is None else f"[{instruction.detail}]"
+                lines.append(
+                    f"{indent}{instruction.target} = {instruction.kind}{detail} {' '.join(instruction.names)}"
+                )
         elif isinstance(node, Raise):
             lines.append(f"{indent}raise {node.name}")
         elif isinstance(node, Branch):

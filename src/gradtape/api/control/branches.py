@@ -96,8 +96,8 @@ def cond(pred: Any, true_fn: Callable[[*Xs], V], false_fn: Callable[[*Xs], V], *
     (0.25, 0.0)
     """
     here.site = user_site()
-    given = _scalar(pred)
-    if given is None or given.dtype.kind != "b":
+    condition = _scalar(pred)
+    if condition is None or condition.dtype.kind != "b":
         raise DtypeError(
             f"cond: pred must be one bool, got {_shown(pred)}",
             where=here.site,
@@ -105,7 +105,7 @@ def cond(pred: Any, true_fn: Callable[[*Xs], V], false_fn: Callable[[*Xs], V], *
         )
     functions = {"true_fn": true_fn, "false_fn": false_fn}
     branches = _Branches("cond", functions, ("false_fn", "true_fn"), operands)
-    result: V = branches.run(convert(given, INT64), pred)
+    result: V = branches.run(convert(condition, INT64), pred)
     return result
 
 
@@ -156,17 +156,17 @@ def switch(index: Any, branches: Sequence[Callable[[*Xs], V]], *operands: *Xs) -
             where=here.site,
             remedy="gt.switch(index, [f, g], x)",
         )
-    given = _scalar(index)
-    if given is None or given.dtype.kind not in "iu":
+    number = _scalar(index)
+    if number is None or number.dtype.kind not in "iu":
         raise DtypeError(
             f"switch: index must be one integer, got {_shown(index)}",
             where=here.site,
             remedy="gt.switch(2, ...), or x.astype(int) for a float; gt.cond chooses by a bool",
         )
     if issubclass(type(index), int):
-        given = as_value(min(max(index, 0), len(branches)))
+        number = as_value(min(max(index, 0), len(branches)))
     functions = {f"branches[{k}]": function for k, function in enumerate(branches)}
-    result: V = _Branches("switch", functions, tuple(functions), operands).run(convert(given, INT64), index)
+    result: V = _Branches("switch", functions, tuple(functions), operands).run(convert(number, INT64), index)
     return result
 
 
@@ -244,7 +244,7 @@ class _Branches:
                 run.collect_nodes(values)
             assigned = list(dict.fromkeys([variable for run in runs for variable in run.assigned]))
             reads = [
-                place for run in runs for place in run.reads if not any(place is one for one in assigned)
+                read for run in runs for read in run.reads if not any(read is other for other in assigned)
             ]
             shared = [*dict.fromkeys(reads), *assigned]
             drawn = [draw.value for _, draws in self._draws for draw in draws.calls]
@@ -257,9 +257,9 @@ class _Branches:
             ]
         here.site = site
         before = contents(assigned, self._caller)
-        passed = [operand(place) for place in shared[: len(shared) - len(assigned)]]
+        passed = [operand(read) for read in shared[: len(shared) - len(assigned)]]
         last = len(self._functions) - 1
-        numbers = [value for place, draws in self._draws for value in draws.chosen(place, last, choice)]
+        numbers = [value for read, draws in self._draws for value in draws.chosen(read, last, choice)]
         outs = (
             with_squares(switch_node(bodies, index, [*passed, *before, *self._operands.values, *numbers]))
             if bodies[0].outputs
@@ -283,23 +283,23 @@ class _Branches:
         chosen = None if known is None else self._clamped(known)
         runs: dict[int, TracedBody] = {}
         failures: dict[int, Exception] = {}
-        for place, (function, name, written) in enumerate(
+        for number, (function, name, written) in enumerate(
             zip(self._functions, self._names, self._written, strict=True)
         ):
-            if chosen not in (None, place) and captures_data(written):
+            if chosen not in (None, number) and captures_data(written):
                 continue
-            quiet = nullcontext() if place == chosen else np.errstate(all="ignore")
+            quiet = nullcontext() if number == chosen else np.errstate(all="ignore")
             try:
                 with quiet:
                     draws = branch_draws(index)
-                    runs[place] = self._trace(tracing, function, name, written, draws)
+                    runs[number] = self._trace(tracing, function, name, written, draws)
                     if draws is not None:
-                        self._draws.append((place, draws))
+                        self._draws.append((number, draws))
             except GradtapeError:
                 raise
             except Exception as failure:
                 raise_interruption(failure)
-                failures[place] = failure
+                failures[number] = failure
         if failures and chosen is None:
             try:
                 chosen = self._clamped(index)

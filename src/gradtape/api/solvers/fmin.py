@@ -34,20 +34,20 @@ FLAGGED: Final = frozenset({"fmin", "fmin_powell", "fmin_bfgs", "fmin_cg", "fmin
 @solver(*REPORTS)
 def older_minimum(call: SolverCall) -> Any:
     """Follow the functions that minimise without bounds, or in an interval."""
-    given, extra = call.given, call.extra()
+    arguments, extra = call.given, call.extra()
     name = call.name.rpartition(".")[2]
     letters = REPORTS[name]
-    objective = given["f"] if "f" in given else given["func"]
-    if given.get("retall"):
+    objective = arguments["f"] if "f" in arguments else arguments["func"]
+    if arguments.get("retall"):
         return NotImplemented
-    is_scalar = "x0" not in given
+    is_scalar = "x0" not in arguments
 
     def function(x: Any) -> Any:
         return objective(x, *extra)
 
     kept = ("f", "func", "x0", "x1", "x2", "brack", "fprime", "fhess", "fhess_p", "full_output")
     options = call.other_options(*kept)
-    bracket = {"brack": tuple(given["brack"])} if given.get("brack") is not None else {}
+    bracket = {"brack": tuple(arguments["brack"])} if arguments.get("brack") is not None else {}
 
     def solve(function: Bound, constraints: Any, bounds: Any, points: Any) -> Any:
         more = options | points | {"full_output": True}
@@ -55,40 +55,42 @@ def older_minimum(call: SolverCall) -> Any:
             more["fprime"] = call.derivative("fprime", function, grad)
         if name == "fmin_ncg":
             more["fhess_p"] = function.derivative(product)
-        found = call.plain(lambda x: float(function(x)), **more)
-        if name in FLAGGED and found[len(letters) - 1]:
-            warn_of(call.name, function.derivative(grad)(found[0]), f"warning flag {found[len(letters) - 1]}")
-        return {"x": found[0], **{f"{k}": part for k, part in enumerate(found)}}
+        result = call.plain(lambda x: float(function(x)), **more)
+        if name in FLAGGED and result[len(letters) - 1]:
+            warn_of(
+                call.name, function.derivative(grad)(result[0]), f"warning flag {result[len(letters) - 1]}"
+            )
+        return {"x": result[0], **{f"{k}": part for k, part in enumerate(result)}}
 
     start = 0.0 if is_scalar else np.ravel(call.start())
-    points = {key: given[key] for key in ("x1", "x2") if key in given} | bracket
+    points = {key: arguments[key] for key in ("x1", "x2") if key in arguments} | bracket
     points |= {} if is_scalar else {"x0": start}
     size = int(np.size(start))
     likes = {"f": 0.0, "g": np.zeros(size), "m": np.zeros((size, size)), "i": 0}
     fields = {f"{k}": likes[letter] for k, letter in enumerate(letters) if letter in "mi"}
-    ends = Box(given["x1"], given["x2"]) if name == "fminbound" else None
+    ends = Box(arguments["x1"], arguments["x2"]) if name == "fminbound" else None
     problem = Problem(call, function, start, ends)
-    _, found = problem.solved(solve, points, fields=fields)
-    x = found["x"]
-    if not given["full_output"]:
+    _, result = problem.solved(solve, points, fields=fields)
+    x = result["x"]
+    if not arguments["full_output"]:
         return x
     derived = {"x": x, "f": problem.function(x)} | (
         {"g": grad(problem.function)(x)} if "g" in letters else {}
     )
     return tuple(
-        [derived[letter] if letter in derived else found[f"{k}"] for k, letter in enumerate(letters)]
+        [derived[letter] if letter in derived else result[f"{k}"] for k, letter in enumerate(letters)]
     )
 
 
 @solver("fmin_l_bfgs_b", "fmin_tnc")
 def older_bounded_minimum(call: SolverCall) -> Any:
     """Follow the functions that minimise with bounds."""
-    given, extra = call.given, call.extra()
-    has_pair = not given["approx_grad"] and given["fprime"] is None
+    arguments, extra = call.given, call.extra()
+    has_pair = not arguments["approx_grad"] and arguments["fprime"] is None
     is_newton = call.name.endswith("tnc")
 
     def function(x: Any) -> Any:
-        value = given["func"](x, *extra)
+        value = arguments["func"](x, *extra)
         return value[0] if has_pair else value
 
     options = call.other_options("func", "x0", "fprime", "bounds", "approx_grad")
@@ -107,7 +109,7 @@ def older_bounded_minimum(call: SolverCall) -> Any:
         return {"x": x, "nfev": report["funcalls"], "code": report["warnflag"], "report": report}
 
     start = np.ravel(call.start())
-    problem = Problem(call, function, start, given["bounds"])
+    problem = Problem(call, function, start, arguments["bounds"])
     _, result = problem.solved(solve, start, fields={"nfev": 0, "code": 0})
     x = result["x"]
     if is_newton:
@@ -119,11 +121,11 @@ def older_bounded_minimum(call: SolverCall) -> Any:
 @solver("fmin_slsqp", "fmin_cobyla")
 def older_constrained_minimum(call: SolverCall) -> Any:
     """Follow the functions that minimise with constraints."""
-    given, extra = call.given, call.extra()
+    arguments, extra = call.given, call.extra()
     is_cobyla = call.name.endswith("cobyla")
-    if given.get("full_output") or given.get("callback") is not None:
+    if arguments.get("full_output") or arguments.get("callback") is not None:
         return NotImplemented
-    consargs = extra if given.get("consargs") is None else tuple(given["consargs"])
+    consargs = extra if arguments.get("consargs") is None else tuple(arguments["consargs"])
 
     def constraint(functions: Sequence[Any], high: float) -> Constraint:
         def vector(x: Any) -> Any:
@@ -132,17 +134,17 @@ def older_constrained_minimum(call: SolverCall) -> Any:
         return Constraint(vector, 0.0, high, {"type": "eq" if high == 0.0 else "ineq"})
 
     if is_cobyla:
-        below = given["cons"] if isinstance(given["cons"], list | tuple) else [given["cons"]]
+        below = arguments["cons"] if isinstance(arguments["cons"], list | tuple) else [arguments["cons"]]
         equal: list[Any] = []
     else:
-        below = [given["f_ieqcons"]] if given["f_ieqcons"] is not None else list(given["ieqcons"])
-        equal = [given["f_eqcons"]] if given["f_eqcons"] is not None else list(given["eqcons"])
+        below = [arguments["f_ieqcons"]] if arguments["f_ieqcons"] is not None else list(arguments["ieqcons"])
+        equal = [arguments["f_eqcons"]] if arguments["f_eqcons"] is not None else list(arguments["eqcons"])
     constraints = [
         constraint(functions, high) for functions, high in ((equal, 0.0), (below, np.inf)) if functions
     ]
 
     def function(x: Any) -> Any:
-        return given["func"](x, *extra)
+        return arguments["func"](x, *extra)
 
     names = (
         {"rhobeg": "rhobeg", "maxfun": "maxiter", "disp": "disp", "catol": "catol"}
@@ -150,7 +152,7 @@ def older_constrained_minimum(call: SolverCall) -> Any:
         else {"iter": "maxiter", "acc": "ftol", "disp": "disp"}
     )
     options = {names[name]: item for name, item in call.options(*names).items() if item is not None}
-    more: dict[str, Any] = {"tol": given["rhoend"]} if is_cobyla else {}
+    more: dict[str, Any] = {"tol": arguments["rhoend"]} if is_cobyla else {}
 
     def solve(function: Bound, constraints: Any, bounds: Any, x0: Any) -> Any:
         optimize: Any = importlib.import_module("scipy.optimize")
@@ -171,27 +173,27 @@ def older_constrained_minimum(call: SolverCall) -> Any:
         return result
 
     start = np.ravel(call.start())
-    problem = Problem(call, function, start, given.get("bounds") or None, constraints)
+    problem = Problem(call, function, start, arguments.get("bounds") or None, constraints)
     return problem.solved(solve, start)[1]["x"]
 
 
 @solver("brute")
 def brute(call: SolverCall) -> Any:
     """Follow `scipy.optimize.brute`, whose `finish` leads from the grid to a minimum; a point of the grid is a constant."""
-    given, extra = call.given, call.extra()
-    if given["full_output"] or given["workers"] != 1:
+    arguments, extra = call.given, call.extra()
+    if arguments["full_output"] or arguments["workers"] != 1:
         return NotImplemented
 
     def function(x: Any) -> Any:
-        return given["func"](x, *extra)
+        return arguments["func"](x, *extra)
 
     options = call.other_options("func", "full_output")
-    count = len(given["ranges"])
+    count = len(arguments["ranges"])
 
     def solve(function: Bound, constraints: Any, bounds: Any) -> Any:
         return {"x": np.ravel(call.plain(lambda x: float(np.reshape(function(np.ravel(x)), ())), **options))}
 
-    fixed = np.full(count, given["finish"] is None)
+    fixed = np.full(count, arguments["finish"] is None)
     return Problem(call, function, np.zeros(count), None, (), fixed).solved(solve, fields={})[1]["x"]
 
 

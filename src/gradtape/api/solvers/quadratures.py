@@ -74,14 +74,14 @@ def _refuse(call: SolverCall, **options: Any) -> None:
 def quad(call: SolverCall) -> Any:
     """Follow `scipy.integrate.quad`."""
     _refuse(call, full_output=0, wopts=None)
-    given, extra = call.given, call.extra()
+    arguments, extra = call.given, call.extra()
 
     def function(x: Any) -> Any:
-        value = called(given["func"], (x, *extra))
-        return value if given["complex_func"] else _number(value, call)
+        value = called(arguments["func"], (x, *extra))
+        return value if arguments["complex_func"] else _number(value, call)
 
-    limits = given["a"], given["b"]
-    if not given["complex_func"]:
+    limits = arguments["a"], arguments["b"]
+    if not arguments["complex_func"]:
         return _weighted(call, function, limits)
     real = _weighted(call, lambda x: np.reshape(np.real(function(x)), ()), limits)
     imaginary = _weighted(call, lambda x: np.reshape(np.imag(function(x)), ()), limits)
@@ -179,13 +179,13 @@ def _run_quad(plain: Callable[..., Any]) -> Callable[..., Any]:
 def quad_vec(call: SolverCall) -> Any:
     """Follow `scipy.integrate.quad_vec`."""
     _refuse(call, full_output=False, workers=1)
-    given, extra = call.given, call.extra()
+    arguments, extra = call.given, call.extra()
 
     def run(f: Integrand, a: float, b: float, **options: Any) -> Any:
         return call.plain(f, a, b, **options)[:2]
 
     routine = _routine(call, run, ["epsabs", "epsrel", "norm", "cache_size", "limit", "points", "quadrature"])
-    return integrate(lambda x: called(given["f"], (x, *extra)), (given["a"], given["b"]), routine)
+    return integrate(lambda x: called(arguments["f"], (x, *extra)), (arguments["a"], arguments["b"]), routine)
 
 
 @solver("scipy.integrate.nquad")
@@ -201,7 +201,7 @@ def nquad(call: SolverCall) -> Any:
 @solver("scipy.integrate.dblquad", "scipy.integrate.tplquad")
 def multiple(call: SolverCall) -> Any:
     """Follow `scipy.integrate.dblquad` and `scipy.integrate.tplquad`."""
-    given = call.given
+    arguments = call.given
 
     def between(low: Any, high: Any) -> Callable[..., Any]:
         return lambda *outer: [end(*outer) if callable(end) else end for end in (low, high)]
@@ -210,14 +210,14 @@ def multiple(call: SolverCall) -> Any:
         inner = between(low, high)
         return lambda y, x: inner(x, y)
 
-    ranges = [_constant((given["a"], given["b"]))]
-    ranges.insert(0, between(given["gfun"], given["hfun"]))
-    if "qfun" in given:
-        ranges.insert(0, reversed_(given["qfun"], given["rfun"]))
-    options = {"epsabs": given["epsabs"], "epsrel": given["epsrel"]}
+    ranges = [_constant((arguments["a"], arguments["b"]))]
+    ranges.insert(0, between(arguments["gfun"], arguments["hfun"]))
+    if "qfun" in arguments:
+        ranges.insert(0, reversed_(arguments["qfun"], arguments["rfun"]))
+    options = {"epsabs": arguments["epsabs"], "epsrel": arguments["epsrel"]}
     extra = call.extra()
     return _nested(
-        given["func"], [_without(len(extra), one) for one in ranges], extra, [options] * len(ranges)
+        arguments["func"], [_without(len(extra), one) for one in ranges], extra, [options] * len(ranges)
     )
 
 
@@ -285,8 +285,8 @@ def tanhsinh(call: SolverCall) -> Any:
 def nsum(call: SolverCall) -> Any:
     """Follow `scipy.integrate.nsum`: a sum over integers, whose limits are constants."""
     _refuse(call, log=False)
-    given = call.given
-    if is_traced(given["a"], given["b"]):
+    arguments = call.given
+    if is_traced(arguments["a"], arguments["b"]):
         raise refused(
             f"{call.name} with traced limits",
             "the number of terms is not a smooth function of them",
@@ -295,8 +295,8 @@ def nsum(call: SolverCall) -> Any:
 
     def run(f: Integrand, a: float, b: float, **options: Any) -> Any:
         def scalar(part: Callable[[Any], Any]) -> tuple[Any, Any]:
-            found = call.plain(part, a, b, **options)
-            return found.sum, found.error
+            answer = call.plain(part, a, b, **options)
+            return answer.sum, answer.error
 
         return componentwise(scalar, f, takes_arrays=True)
 

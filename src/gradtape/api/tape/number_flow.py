@@ -157,20 +157,23 @@ class _Flow:
     )
 
     def __init__(self, chain: Sequence[Place], uses: Iterable[Place], is_text: bool = False) -> None:
-        found = [_expression_at(place) for place in chain]
+        expressions = [_expression_at(place) for place in chain]
         self._marked: set[ast.AST] = set()
         self._names: set[tuple[ast.AST, str]] = set()
         self._attributes: set[str] = set()
-        self._chain = [None if one is None else (one[0].scopes[one[1]], one[1]) for one in found]
+        self._chain = [
+            None if expression is None else (expression[0].scopes[expression[1]], expression[1])
+            for expression in expressions
+        ]
         self._files: dict[ast.AST, _File] = {}
         self._scopes: dict[str, Any] = {}
         self._bound: dict[ast.AST, frozenset[str]] = {}
         self._paths: set[str] = set()
         """Expressions of the source that are paths of files."""
         self._is_text = is_text
-        for known in [*found, *map(_expression_at, uses)]:
-            if known is not None:
-                file, node = known
+        for located in [*expressions, *map(_expression_at, uses)]:
+            if located is not None:
+                file, node = located
                 scope = file.scopes[node]
                 self._files[scope] = file
                 if isinstance(scope, ast.FunctionDef):
@@ -191,8 +194,8 @@ class _Flow:
 
     def reaches(self, place: Place) -> bool:
         """Return whether the expression at a place is computed from the number."""
-        found = _expression_at(place)
-        return found is not None and self._is_computed(found[1], found[0])
+        located = _expression_at(place)
+        return located is not None and self._is_computed(located[1], located[0])
 
     def _go_on(self, marked: Iterable[ast.AST], is_text: bool) -> None:
         """Begin anew at other expressions, with numbers in place of text or the reverse."""
@@ -263,8 +266,8 @@ class _Flow:
             and isinstance(value, ast.Tuple | ast.List)
             and len(target.elts) == len(value.elts)
         ):
-            for one, given in zip(target.elts, value.elts, strict=True):
-                self._assign(one, given, file)
+            for element, part in zip(target.elts, value.elts, strict=True):
+                self._assign(element, part, file)
         elif self._is_computed(value, file):
             self._bind(target, file)
         elif (
@@ -301,15 +304,15 @@ class _Flow:
 
     def _return(self, value: ast.expr, scope: ast.AST, file: _File) -> None:
         """Go on at the call of a function in which the number was taken out, if it returns what is computed from it."""
-        places = [k for k, place in enumerate(self._chain[:-1]) if place is not None and place[0] is scope]
-        if places and self._is_computed(value, file):
-            self._marked.update(place[1] for k in places if (place := self._chain[k + 1]) is not None)
+        numbers = [k for k, place in enumerate(self._chain[:-1]) if place is not None and place[0] is scope]
+        if numbers and self._is_computed(value, file):
+            self._marked.update(place[1] for k in numbers if (place := self._chain[k + 1]) is not None)
 
     def _call(self, call: ast.Call, file: _File) -> None:
         """Go on in a function that gets what is computed from the number, and in a container that gets it."""
-        given = [argument for argument in call.args if self._is_computed(argument, file)]
+        computed = [argument for argument in call.args if self._is_computed(argument, file)]
         named = [keyword.arg for keyword in call.keywords if self._is_computed(keyword.value, file)]
-        if not given and not named:
+        if not computed and not named:
             return
         name = _name_of(call.func)
         if isinstance(call.func, ast.Attribute) and name in ADDS:
@@ -322,8 +325,8 @@ class _Flow:
         parameters = [argument.arg for argument in (*scope.args.posonlyargs, *scope.args.args)]
         if isinstance(call.func, ast.Attribute) and parameters[:1] in (["self"], ["cls"]):
             del parameters[0]
-        places = [k for k, argument in enumerate(call.args) if argument in given and k < len(parameters)]
-        for parameter in [*[parameters[k] for k in places], *named]:
+        numbers = [k for k, argument in enumerate(call.args) if argument in computed and k < len(parameters)]
+        for parameter in [*[parameters[k] for k in numbers], *named]:
             if parameter is not None:
                 self._names.add((scope, parameter))
 
@@ -408,9 +411,9 @@ def reached(chain: Sequence[Place], uses: Sequence[Place], is_text: bool = False
         Whether it was taken out as text, or into a file: then a function has to read numbers from it.
     """
     key = is_text, *[(id(code), offset) for code, offset in (*chain, *uses)]
-    known = _flows.get(key)
-    if known is None:
+    cached = _flows.get(key)
+    if cached is None:
         flow = _Flow(chain, uses, is_text)
-        found = frozenset([k for k, place in enumerate(uses) if flow.reaches(place)])
-        known = _flows[key] = (chain, uses), found
-    return known[1]
+        numbers = frozenset([k for k, place in enumerate(uses) if flow.reaches(place)])
+        cached = _flows[key] = (chain, uses), numbers
+    return cached[1]

@@ -305,26 +305,26 @@ def smoothed(
             warnings.simplefilter(
                 "ignore"
             )  # of FITPACK, about s and the number of knots: its fit is what it is
-            found = fit(x, y, weights, level)
-        rows, jumps = _system(found.knots, degrees, x)
+            fitted = fit(x, y, weights, level)
+        rows, jumps = _system(fitted.knots, degrees, x)
         rows, right = rows * weights[:, None], y * weights[:, None]
-        weight = _weight_of(rows, right, jumps, found.residual)
+        weight = _weight_of(rows, right, jumps, fitted.residual)
         code = 0
         if weight and rows.shape[0] >= rows.shape[1]:
-            other, steps = _traced_weight(found.knots, degrees, x, weights, level, rows, right, jumps, None)
+            other, steps = _traced_weight(fitted.knots, degrees, x, weights, level, rows, right, jumps, None)
             if steps[-1] == DONE and len(steps) < LIMIT - 2 and abs(other - weight) <= 1e-5 * weight:
-                code = sum(step * DIGITS**place for place, step in enumerate(steps))
+                code = sum(step * DIGITS**power for power, step in enumerate(steps))
         c = _penalised(rows, right, jumps, weight) if weight else _least_squares(rows, right)
-        gap = np.max(np.abs(rows @ (c - found.coefficients)), initial=0.0)
+        gap = np.max(np.abs(rows @ (c - fitted.coefficients)), initial=0.0)
         if not gap <= TOLERANCE * np.max(np.abs(right), initial=1e-300):
             raise refused(
                 f"this fit of {what}",
                 "FITPACK does not solve the problem of least squares with these data",
                 "choose the knots, or less smoothing",
             )
-        share = found.residual / level if level else 1.0
+        share = fitted.residual / level if level else 1.0
         made: list[Any] = [np.array(weight), np.array(share), np.array(code or -int(weight > 0))]
-        for t, line in zip(found.knots, x, strict=True):
+        for t, line in zip(fitted.knots, x, strict=True):
             first, second = _places(t, line)
             padding = (0, room - t.shape[0])
             made += [
@@ -337,10 +337,10 @@ def smoothed(
 
     number, positions = np.array(1), np.zeros(room, int)
     like = (np.zeros(()), np.zeros(()), number, *[number, np.zeros(room), positions, positions] * axes)
-    weight, share, smooth, *found = computed(decide, like, *points, values, w, np.asarray(s) + 0.0)
+    weight, share, smooth, *fitted = computed(decide, like, *points, values, w, np.asarray(s) + 0.0)
     knots = []
     for axis, x in enumerate(points):
-        extent, t, first, second = found[4 * axis : 4 * axis + 4]
+        extent, t, first, second = fitted[4 * axis : 4 * axis + 4]
         part = slice(int(extent))
         t = t[part]
         if isinstance(x, Handle):
@@ -416,8 +416,8 @@ def splrep(
     w = np.ones(x.shape[0]) if w is None else np.asarray(w)
     if smooth:
         s = x.shape[0] - math.sqrt(2 * x.shape[0]) if s is None else s
-        found = _curve("scipy.interpolate.splrep", x, y[:, None] + 0.0, w, k, s, xb, xe)
-        return found.knots[0], padded(found.coefficients[:, 0], found.knots[0]), k
+        curve = _curve("scipy.interpolate.splrep", x, y[:, None] + 0.0, w, k, s, xb, xe)
+        return curve.knots[0], padded(curve.coefficients[:, 0], curve.knots[0]), k
     knots = interpolating_knots(x, k, xb, xe) if t is None else knots_around(x, t, k, xb, xe)
     matrix = collocation(knots, k, x)
     c = solved_along_first(matrix, y) if t is None else fitted_along_first(matrix, y, w)
@@ -479,8 +479,8 @@ def univariate_spline(
     x, y, w, bounds, self.ext = self.validate_input(x, y, w, np.asarray(bbox), k, s, ext, check_finite)
     w = np.ones(x.shape[0]) if w is None else w
     s = float(x.shape[0]) if s is None else s
-    found = _curve("scipy.interpolate.UnivariateSpline", x, y[:, None] + 0.0, w, k, s, *bounds)
-    set_spline(self, x, y, k, found.knots[0], found.coefficients[:, 0], found.residual)
+    curve = _curve("scipy.interpolate.UnivariateSpline", x, y[:, None] + 0.0, w, k, s, *bounds)
+    set_spline(self, x, y, k, curve.knots[0], curve.coefficients[:, 0], curve.residual)
 
 
 def _fit_of_objects(x: Any, y: Any, w: Any, k: int, s: Any, options: dict[str, Any]) -> Any:
@@ -541,13 +541,13 @@ def make_splprep(
 @stands_for("scipy.interpolate._fitpack_repro.generate_knots")
 def generate_knots(x: Any, y: Any, *, w: Any = None, **options: Any) -> Any:
     """Follow `scipy.interpolate.generate_knots` on a tape: its knots are constants."""
-    what = "the knots for data"
+    name = "the knots for data"
     if isinstance(x, Handle):
         raise refused(
-            f"{what} at traced points", "which points are knots depends on the numbers", "use x.numpy()"
+            f"{name} at traced points", "which points are knots depends on the numbers", "use x.numpy()"
         )
     plain = without_hook(sys.modules["scipy.interpolate._fitpack_repro"].generate_knots)
-    return plain(x, known_numbers(y, what), w=None if w is None else known_numbers(w, what), **options)
+    return plain(x, known_numbers(y, name), w=None if w is None else known_numbers(w, name), **options)
 
 
 # Surfaces over scattered points

@@ -152,9 +152,9 @@ def _system(matrix: Any, name: str) -> tuple[Value, Value, Value]:
     matrix = _matrix_given(matrix, name)
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"{name}: matrix must be square, got shape {matrix.shape}")
-    found = entries(matrix.tocsc())
-    rows, columns = (constant(np.asarray(index, INTP)) for index in (found.rows, found.columns))
-    return _floats(found.data), rows, columns
+    elements = entries(matrix.tocsc())
+    rows, columns = (constant(np.asarray(index, INTP)) for index in (elements.rows, elements.columns))
+    return _floats(elements.data), rows, columns
 
 
 def _floats(array: Any) -> Value:
@@ -180,8 +180,8 @@ def _spsolve(plain: Any, args: Any, kwargs: Any) -> Any:
         system = _system(A, "spsolve")
         if not is_sparse(b) and np.shape(b)[0] != A.shape[0]:
             raise ValueError(f"matrix - rhs dimension mismatch ({A.shape} - {np.shape(b)[0]})")
-        found = _solved(system, b, lambda *given: sparse_solve(*given, transposed=False))
-        return np.reshape(found, (-1,)) if np.shape(b)[1:] == (1,) else found
+        solution = _solved(system, b, lambda *given: sparse_solve(*given, transposed=False))
+        return np.reshape(solution, (-1,)) if np.shape(b)[1:] == (1,) else solution
 
     return spsolve(*args, **kwargs)
 
@@ -266,15 +266,15 @@ def _triangular(plain: Any, args: Any, kwargs: Any) -> Any:
         unit_diagonal: bool = False,
     ) -> Any:
         _system(A, "spsolve_triangular")
-        found = entries(A)
-        beside = found.rows > found.columns if lower else found.rows < found.columns
-        if not np.all(beside | (found.rows == found.columns)):
+        elements = entries(A)
+        beside = elements.rows > elements.columns if lower else elements.rows < elements.columns
+        if not np.all(beside | (elements.rows == elements.columns)):
             raise np.linalg.LinAlgError(
                 "A is not triangular: an element is on the other side of the diagonal"
             )
-        kept = np.flatnonzero(beside if unit_diagonal else beside | (found.rows == found.columns))
-        data: Any = taken(found.data, kept)
-        rows, columns = found.rows[kept], found.columns[kept]
+        kept = np.flatnonzero(beside if unit_diagonal else beside | (elements.rows == elements.columns))
+        data: Any = taken(elements.data, kept)
+        rows, columns = elements.rows[kept], elements.columns[kept]
         if unit_diagonal:
             order = np.arange(A.shape[0])
             data = np.concatenate([data, np.ones(len(order), data.dtype)])
@@ -409,13 +409,13 @@ def _least_squares(method: str) -> Callable[[Any, Any, Any], Any]:
                     "there are many solutions",
                     f"A.T @ spsolve(A @ A.T, b), the smallest one, or {method}(damp=)",
                 )
-            found = entries(matrix)
-            rows, columns = (constant(np.asarray(part, INTP)) for part in (found.rows, found.columns))
+            elements = entries(matrix)
+            rows, columns = (constant(np.asarray(part, INTP)) for part in (elements.rows, elements.columns))
             b = np.reshape(right, (-1,))
             x, numbers, variances = map(
                 Array,
                 sparse_least_squares.results(
-                    _floats(found.data),
+                    _floats(elements.data),
                     rows,
                     columns,
                     _floats(b),
@@ -429,7 +429,7 @@ def _least_squares(method: str) -> Callable[[Any, Any, Any], Any]:
             slope = product(transpose(matrix), r) - damp**2 * x
             short, size = np.linalg.norm(r), np.linalg.norm(x)
             whole = np.sqrt(short**2 + (damp * size) ** 2)
-            integers = [numbers[place].astype(int) for place in (0, 1)]
+            integers = [numbers[number].astype(int) for number in (0, 1)]
             if method == "lsqr":
                 ends = [short, whole, numbers[4], numbers[5], np.linalg.norm(slope), size, variances]
             else:

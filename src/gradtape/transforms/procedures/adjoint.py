@@ -124,7 +124,7 @@ class Adjoint:
 
     def _reverse(self, block: Block) -> None:
         """Append the steps of a block, from its end to its beginning."""
-        found = Cotangents()
+        cotangents = Cotangents()
         outer, self._accumulator = self._accumulator, Accumulator()
         outer_masked, self._masked = self._masked, Cotangents()
         steps = self.steps[block] = {}
@@ -132,18 +132,18 @@ class Adjoint:
         if block is self._tree.root:
             for value, seed in self._seeds.items():
                 if value in self._active:
-                    self._begin(value, seed, found)
+                    self._begin(value, seed, cotangents)
         for position in range(len(block.statements) - 1, -2, -1):
             steps[position] = []
             statement = block.statements[position] if position >= 0 else None
             with self._build.block(steps[position]), at(_reverse_site(statement)):
                 if statement is not None:
-                    self._reverse_effect(block, position, statement, found)
-                self._pull_nodes(block, position, found)
+                    self._reverse_effect(block, position, statement, cotangents)
+                self._pull_nodes(block, position, cotangents)
                 if isinstance(statement, Load | Read):
-                    self._reverse_leaf(Place(block, position), statement, found)
+                    self._reverse_leaf(Place(block, position), statement, cotangents)
         with self._build.block(steps[-1]):
-            self._leave(block, found)
+            self._leave(block, cotangents)
         self._accumulator = outer
         self._masked = outer_masked
 

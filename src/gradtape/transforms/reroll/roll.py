@@ -213,9 +213,9 @@ class _Level:
             return
         self._seen_guards = {}
         for number, guard in guards:
-            place = recording.place.get(guard.value.node, -1)
-            if place >= 0:
-                self._seen_guards[place, guard.value.index] = SeenGuard(number, guard.expected)
+            position = recording.place.get(guard.value.node, -1)
+            if position >= 0:
+                self._seen_guards[position, guard.value.index] = SeenGuard(number, guard.expected)
         self._remaining: dict[int, tuple[Value, int]] = {}
         self._removed: set[int] = set()
         self._entered: dict[int, Value] = {}
@@ -225,7 +225,10 @@ class _Level:
             )
         else:
             self._rewrite(
-                [(one.start, one.start + one.period * one.trips, one) for one in _disjoint(loop_exits)]
+                [
+                    (loop_exit.start, loop_exit.start + loop_exit.period * loop_exit.trips, loop_exit)
+                    for loop_exit in _disjoint(loop_exits)
+                ]
             )
 
     def _claims(self, loop_exits: Sequence[LoopExit]) -> list[tuple[int, int, int]]:
@@ -233,8 +236,12 @@ class _Level:
         recording = self._recording
         taken = np.zeros(len(recording.nodes), bool)
         iteration_ends = np.zeros(len(recording.nodes) + 1, np.int64)
-        for one in loop_exits:
-            iteration_ends[one.start + one.period : one.start + one.period * one.trips + 1 : one.period] = 1
+        for loop_exit in loop_exits:
+            iteration_ends[
+                loop_exit.start + loop_exit.period : loop_exit.start
+                + loop_exit.period * loop_exit.trips
+                + 1 : loop_exit.period
+            ] = 1
         before = np.cumsum(iteration_ends)
         claims = []
         for period, low, high in regions(recording.tokens):
@@ -243,8 +250,8 @@ class _Level:
             else:
                 parts = [(low, high)]
             for begin, end in parts:
-                found = self._runs(recording, period, begin, end)
-                for start, length, trips in found:
+                runs = self._runs(recording, period, begin, end)
+                for start, length, trips in runs:
                     if self._saves_nothing(recording.nodes[start : start + length], begin, end):
                         continue
                     stop = start + trips * length
@@ -285,15 +292,15 @@ class _Level:
         state = self._state
         outside = (recording.source < 0).nonzero()[0].tolist()
         state.begin([recording.operands[k] for k in outside])
-        place = 0
-        for start, stop, found in claims:
-            for node in recording.nodes[place:start]:
+        position = 0
+        for start, stop, loop in claims:
+            for node in recording.nodes[position:start]:
                 state.append_recorded(node)
-            if isinstance(found, LoopExit):
-                place = stop if self._roll_while(state, found) else start
+            if isinstance(loop, LoopExit):
+                position = stop if self._roll_while(state, loop) else start
             else:
-                place = self._roll_scan(state, start, *found)
-        for node in recording.nodes[place:]:
+                position = self._roll_scan(state, start, *loop)
+        for node in recording.nodes[position:]:
             state.append_recorded(node)
         self.guards = [
             (number, guard._replace(value=value, expected=expected))
@@ -316,14 +323,14 @@ class _Level:
 
     def _roll_scan(self, state: RewriteState, start: int, period: int, trips: int) -> int:
         """Replace nodes by a loop; return the position after them."""
-        place = start
+        position = start
         for peeled in range(MAX_PEELED + 1):
             begin, trips_left = start + peeled * period, trips - peeled
             if not is_worth_a_loop(period, trips_left):
                 break
-            for node in self._recording.nodes[place:begin]:
+            for node in self._recording.nodes[position:begin]:
                 state.append_recorded(node)
-            place = begin
+            position = begin
             try:
                 loop = LoopBuilder(self._recording, state, begin, period, trips_left, open_ended=False)
                 summary, replaced = roll_scan(loop, self._seen_guards)
@@ -334,7 +341,7 @@ class _Level:
                 continue
             self._note(summary, replaced)
             return begin + trips_left * period
-        return place
+        return position
 
     def _roll_while(self, state: RewriteState, loop_exit: LoopExit) -> bool:
         try:
@@ -355,18 +362,18 @@ class _Level:
         for number, guard in self.guards:
             if number > loop_exit.first:
                 break
-            known = self._entered.get(number)
-            if known is None:
+            condition = self._entered.get(number)
+            if condition is None:
                 parts = [
                     guard_holds(state.materialise(state.current(value)), expected)
                     for value, expected in self._current_guards(number, guard)
                 ]
                 for part in parts:
-                    known = part if entered is None else UFUNCS["logical_and"](entered, part)
-                    state.place([known])
-                if known is not None:
-                    self._entered[number] = known
-            entered = entered if known is None else known
+                    condition = part if entered is None else UFUNCS["logical_and"](entered, part)
+                    state.place([condition])
+                if condition is not None:
+                    self._entered[number] = condition
+            entered = entered if condition is None else condition
         assert entered is not None
         return entered
 
@@ -379,11 +386,11 @@ class _Level:
 
 def _disjoint(loop_exits: Sequence[LoopExit]) -> list[LoopExit]:
     """Return the loops that do not overlap an earlier one."""
-    found: list[LoopExit] = []
-    for one in loop_exits:
-        if not found or found[-1].start + found[-1].period * found[-1].trips <= one.start:
-            found.append(one)
-    return found
+    kept: list[LoopExit] = []
+    for loop_exit in loop_exits:
+        if not kept or kept[-1].start + kept[-1].period * kept[-1].trips <= loop_exit.start:
+            kept.append(loop_exit)
+    return kept
 
 
 def in_recorded_order(nodes: Sequence[Node]) -> Sequence[Node]:

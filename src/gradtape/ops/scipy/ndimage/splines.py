@@ -150,13 +150,13 @@ def weights(t: Value, order: int) -> list[Value]:
     if order == 0:
         return [one]
     u = t if order % 2 else t + 0.5
-    found = [one]
+    values = [one]
     for degree in range(1, order + 1):
         rising = [(u + (degree - 1 - k)) * (1 / degree) for k in range(degree)]
-        parts = [weight * part for weight, part in zip(found, rising, strict=True)]
-        inner = [found[k] - parts[k] + parts[k - 1] for k in range(1, degree)]
-        found = [found[0] - parts[0], *inner, parts[-1]]
-    return found
+        parts = [weight * part for weight, part in zip(values, rising, strict=True)]
+        inner = [values[k] - parts[k] + parts[k - 1] for k in range(1, degree)]
+        values = [values[0] - parts[0], *inner, parts[-1]]
+    return values
 
 
 def _mapped(x: Value, n: int, mode: str) -> Value:
@@ -227,12 +227,12 @@ class _Axis:
         middle = stop_gradient(floor(x if order % 2 else x + 0.5))
         start = convert(middle, INTP) - order // 2
         self.weights = [convert(weight, c.dtype) for weight in weights(x - middle, order)]
-        places = [start + k for k in range(order + 1)]
-        self.places = [_fold(place, n, mode) for place in places]
+        positions = [start + k for k in range(order + 1)]
+        self.places = [_fold(position, n, mode) for position in positions]
         self.beyond: list[Value] | None = None
         if mode == "grid-constant":
-            self.beyond = [less(place, 0) | greater(place, n - 1) for place in places]
-            self.places = [clip(place, 0, n - 1) for place in places]
+            self.beyond = [less(position, 0) | greater(position, n - 1) for position in positions]
+            self.places = [clip(position, 0, n - 1) for position in positions]
 
 
 def interpolated(c: Value, points: Sequence[Value], order: int, mode: str, cval: Any) -> Value:
@@ -300,19 +300,19 @@ def geometric_transform(
     if mapping is not None:
         points = _by_function(mapping, output.shape, extra_arguments, extra_keywords or {}, c.ndim)
     elif coordinates is not None:
-        given = as_array(coordinates, "coordinates")
-        points = [getitem(given, axis) for axis in range(c.ndim)]
+        array = as_array(coordinates, "coordinates")
+        points = [getitem(array, axis) for axis in range(c.ndim)]
     else:
         points = _affine(as_array(matrix, "matrix"), as_array(shift, "shift"), output.shape, c.ndim)
     points = [reshape(convert(x, FLOAT64) + npad, (x.size,)) for x in points]
-    found = interpolated(c, points, order, MODES[mode], cval)
-    return rounded_for(reshape(found, output.shape), output)
+    values = interpolated(c, points, order, MODES[mode], cval)
+    return rounded_for(reshape(values, output.shape), output)
 
 
 def _by_function(mapping: Any, shape: Shape, args: Any, kwargs: Any, rank: int) -> list[Value]:
     """Return the coordinates that a function returns for each position of the output."""
-    found = [HOOKS.call(mapping, place, *args, **kwargs) for place in np.ndindex(shape)]
-    columns = [[as_array(point[axis], "mapping") for point in found] for axis in range(rank)]
+    points = [HOOKS.call(mapping, position, *args, **kwargs) for position in np.ndindex(shape)]
+    columns = [[as_array(point[axis], "mapping") for point in points] for axis in range(rank)]
     if all(value.data is not None and not value.tags for column in columns for value in column):
         return [constant(np.array([value.data for value in column], float)) for column in columns]
     return [stack(*[convert(value, FLOAT64) for value in column]) for column in columns]
@@ -365,12 +365,12 @@ def zoom_shift(
         if grid_mode and scale is not None:
             x = _rounded(x) - 0.5
         axes.append(_Axis(x + npad if npad else x, c, axis, order, MODES[mode]))
-    for place, own in enumerate(axes):
-        c = _along_axis(c, own, place, cval)
+    for number, own in enumerate(axes):
+        c = _along_axis(c, own, number, cval)
     shape = output.shape
-    for place, own in enumerate(axes):
+    for number, own in enumerate(axes):
         if own.outside is not None:
-            outside = reshape(own.outside, tuple([n if k == place else 1 for k, n in enumerate(shape)]))
+            outside = reshape(own.outside, tuple([n if k == number else 1 for k, n in enumerate(shape)]))
             c = where(broadcast_to(outside, shape), _number(cval, c), c)
     return rounded_for(c, output)
 
