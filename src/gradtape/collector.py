@@ -19,7 +19,7 @@ from gradtape.locks import renewed_in_child
 T = TypeVar("T")
 
 _depths: Final[dict[int, int]] = {}
-"""How many pauses each thread is inside of, by its identifier."""
+"""The nesting depth of pauses of each thread, by its identifier."""
 
 
 class _State:

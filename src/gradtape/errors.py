@@ -325,7 +325,7 @@ class LoweringError(InternalError):
 
 
 def is_defect(error: Exception) -> bool:
-    """Return whether an error tells of a defect of gradtape, unless it is an error of the user's code.
+    """Return whether an error reports a defect of gradtape, unless it is an error of the user's code.
 
     What a stage cannot lower is a limit. An exception of another library was not expected, unless it is a warning that a filter raises.
     """

@@ -435,7 +435,7 @@ def _options(
     if name == "trust-constr":
         return {"gtol": tol, "xtol": min(tol, 1e-8) / 10, "barrier_tol": tol, "maxiter": most}
     made: dict[str, Any] = {"print_level": 0, "sb": "yes", "tol": float(tol), "max_iter": most}
-    made["honor_original_bounds"] = "yes"  # else solutions are outside of bounds by 1e-8
+    made["honor_original_bounds"] = "yes"  # else solutions are outside the bounds by 1e-8
     made |= {} if time_limit is None else {"max_wall_time": float(time_limit)}
     return made | (ipopt.WARM if is_warm else {})
 

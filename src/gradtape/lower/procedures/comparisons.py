@@ -31,7 +31,7 @@ SELECTIONS: Final = EXTREMA | {"llvm.fabs"}
 BOUNDED: Final = frozenset(
     {"llvm.sqrt", "log", "log2", "log10", "log1p", "pow", "asin", "acos", "acosh", "atanh"}
 )
-"""Functions that are NaN outside of an interval, at whose ends rounding decides."""
+"""Functions that are NaN outside an interval, at whose ends rounding decides."""
 
 Sources = Callable[[Value], "tuple[Value, ...]"]
 """The values that a leaf may have, as far as the procedure computes them."""

@@ -112,7 +112,7 @@ def _answer(function: FunctionType) -> None:
 
 
 def _reads_type(code: CodeType) -> bool:
-    """Return whether code, or code inside of it, has the name `type`: most has not, and is looked at no further."""
+    """Return whether code, or code inside it, reads the name `type`; most code does not."""
     return "type" in code.co_names or any(_reads_type(one) for one in code.co_consts if type(one) is CodeType)
 
 
