@@ -218,7 +218,7 @@ class _Merging(Rewriter):
                 allocated[statement.out] = statement
                 if statement.out in self._alone:
                     self._fills[statement.out.memory] = [str(statement.zero), self._text(statement.size)]
-        return [one for place, statement in enumerate(found) for one in (statement, *reads.get(place, ()))]
+        return [one for number, statement in enumerate(found) for one in (statement, *reads.get(number, ()))]
 
     def _may_be_left_out(
         self, statement: For | Apply, written: set[Pointer], allocated: dict[Pointer, Allocate]

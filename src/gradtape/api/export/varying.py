@@ -300,7 +300,7 @@ def _piece(call: VaryingCall, cell: Cell, language: Language) -> Piece | None:
         if made is None:
             return None
         texts[part] = made
-        if any(re.search(rf"\b{one}\b", made) for one in names):
+        if any(re.search(rf"\b{name}\b", made) for name in names):
             needing.add(part)
     texts = passing_lengths(texts, needing, names, language)
     workspace = fitter.fit([program.workspace for program in programs])

@@ -285,7 +285,7 @@ class _OperatorRule(Rule):
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
         values = visible_inputs(node)
-        moving = tuple([place for place, tangent in enumerate(tangents) if tangent is not None])
+        moving = tuple([number for number, tangent in enumerate(tangents) if tangent is not None])
         given = [tangent for tangent in tangents if tangent is not None]
         types = [aval(out.shape, out.dtype) for out in node.outs if is_inexact(out.dtype)]
         if not types:
@@ -342,7 +342,7 @@ def wrapped(function: Callable[..., Any], library: Library) -> Callable[..., Any
         leaves, structure, key = library.flatten((args, kwargs))
         is_operand = [isinstance(leaf, Handle) or library.is_operand(leaf) for leaf in leaves]
         operands = [leaf for leaf, flag in zip(leaves, is_operand, strict=True) if flag]
-        constants = {place: leaf for place, leaf in enumerate(leaves) if not is_operand[place]}
+        constants = {number: leaf for number, leaf in enumerate(leaves) if not is_operand[number]}
         weak = tuple(
             [
                 leaf.value.aval.weak if isinstance(leaf, Handle) else isinstance(leaf, float | complex)

@@ -170,8 +170,8 @@ class BoundaryValueCall:
 
 
 def _floats(numbers: Any) -> Any:
-    if isinstance(numbers, list | tuple) and any(isinstance(one, Handle) for one in numbers):
-        return np.stack([_floats(one) for one in numbers])
+    if isinstance(numbers, list | tuple) and any(isinstance(number, Handle) for number in numbers):
+        return np.stack([_floats(number) for number in numbers])
     traced: Any = numbers
     return traced * 1.0 if isinstance(numbers, Handle) else np.asarray(numbers, float)
 

@@ -181,8 +181,8 @@ class _ByFunction(BothModes):
             position for position, flag in enumerate(wanted) if flag and is_inexact(values[position].dtype)
         ]
         seeds = tuple(
-            np.zeros(out.shape) if one is None else Array(one)
-            for out, one in zip(node.outs, cotangents, strict=True)
+            np.zeros(out.shape) if cotangent is None else Array(cotangent)
+            for out, cotangent in zip(node.outs, cotangents, strict=True)
         )
         result, pullback = vjp(self._moving(values, free), *[values[position] for position in free])
         pulled = dict(zip(free, pullback(seeds if isinstance(result, tuple) else seeds[0]), strict=True))

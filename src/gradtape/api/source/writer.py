@@ -575,7 +575,7 @@ def wrapped(line: str) -> list[str]:
 def _places_to_break(line: str) -> list[int]:
     """Return where a line may go on in the next one: inside brackets, after a comma or before an operator."""
     places, depth, quote = [], 0, ""
-    for place, letter in enumerate(line):
+    for number, letter in enumerate(line):
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "\"'":
@@ -584,8 +584,12 @@ def _places_to_break(line: str) -> list[int]:
             depth += 1
         elif letter in ")]}":
             depth -= 1
-        elif depth and letter == " " and (line[place - 1] == "," or line[place + 1 : place + 3] in OPERATORS):
-            places.append(place + 1)
+        elif (
+            depth
+            and letter == " "
+            and (line[number - 1] == "," or line[number + 1 : number + 3] in OPERATORS)
+        ):
+            places.append(number + 1)
     return places
 
 

@@ -372,7 +372,7 @@ class _Analysis:
         if (load.buffer, load.index) != (store.buffer, store.index):
             return False
         accesses = self.part.accesses[load.buffer]
-        last = max(place for place, access in enumerate(accesses) if access.position == load.index)
+        last = max(number for number, access in enumerate(accesses) if access.position == load.index)
         accesses[last] = Access("sum", load.index, var, False)
         accesses.append(Access("sum", store.index, var, True))
         return True

@@ -324,13 +324,13 @@ class _Miner:
         group = _Group(length)
         readers = _readers(statements)
         zeros = {s.target.name for s in statements if isinstance(s, Declare) and is_zero(s.value)}
-        for place, statement in enumerate(statements):
+        for number, statement in enumerate(statements):
             found = live_ins([statement])
             if isinstance(statement, Guard) or (found.uses_stacks and not isinstance(statement, OpenStack)):
                 if group.is_sequential():
-                    group.after.extend(statements[place:])
+                    group.after.extend(statements[number:])
                     break
-                group = _Group(length, [*statements[: place + 1]])
+                group = _Group(length, [*statements[: number + 1]])
                 continue
             effects = _effects(statement, found)
             if not group.pull(statement, effects, readers):

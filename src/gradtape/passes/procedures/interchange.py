@@ -192,8 +192,8 @@ class _Interchange(BlockPass):
         readers = reads(nest.outer.body)
         for variable in dict.fromkeys(s.variable for part in inside for s in part if isinstance(s, Assign)):
             users = [
-                place
-                for place, part in enumerate(inside)
+                number
+                for number, part in enumerate(inside)
                 if any(isinstance(s, Read | Assign) and s.variable is variable for s in part)
             ]
             if variable in exposed:  # a sum of a part that keeps its order, or a state
@@ -219,7 +219,7 @@ class _Interchange(BlockPass):
             arrays[item] = Pointer(name, Memory(name, dtype))
         self.allocated += [Allocate(pointer, outer.count) for pointer in arrays.values()]
         found: list[Statement] = []
-        for place, part in enumerate(nest.parts):
+        for k, part in enumerate(nest.parts):
             if not part:
                 continue
             index = leaf(INT64)
@@ -235,7 +235,7 @@ class _Interchange(BlockPass):
                     copy.becomes[value] = out
             body += copy.block(part)
             loop = For(index, outer.count, body, outer.parallel, outer.site)
-            if place == 1:
+            if k == 1:
                 loop = For(nest.inner.index, nest.inner.count, [loop], site=nest.inner.site)
             found.append(loop)
         return found
@@ -346,13 +346,13 @@ def _pairs(nest: _Nest) -> Iterator[tuple[Load | Store, Load | Store, bool]]:
 
     The last entry says whether both are in the inner loop.
     """
-    for place, part in enumerate(nest.parts):
-        for later in range(place, len(nest.parts)):
+    for number, part in enumerate(nest.parts):
+        for later in range(number, len(nest.parts)):
             for one, two in conflicts(part, nest.parts[later]):
                 assert not isinstance(one, Apply) and not isinstance(two, Apply)
-                if place != later:
+                if number != later:
                     yield one, two, False
-                elif place == 1 and not _meet_in_one_iteration(nest, one, two):
+                elif number == 1 and not _meet_in_one_iteration(nest, one, two):
                     yield one, two, True
 
 

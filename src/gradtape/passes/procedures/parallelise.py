@@ -360,8 +360,8 @@ class Privatisation:
             return True
         if len(stores) * len(stores) <= MOST_PAIRS and not any(
             self._accesses.are_carried(loop, first, second)
-            for place, first in enumerate(stores)
-            for second in stores[place:]
+            for number, first in enumerate(stores)
+            for second in stores[number:]
         ):
             return True
         pointers = {s.pointer for s in accesses}
@@ -396,17 +396,17 @@ def _are_accumulations(loop: For, inside: Sequence[Statement], accesses: Sequenc
                     used[one] = used.get(one, 0) + 1
     left = set(accesses)
     for body in _all_blocks(loop.body):
-        loads = {s.out: (place, s) for place, s in enumerate(body) if isinstance(s, Load) and s in left}
-        for place, store in enumerate(body):
+        loads = {s.out: (number, s) for number, s in enumerate(body) if isinstance(s, Load) and s in left}
+        for number, store in enumerate(body):
             if not isinstance(store, Store) or store not in left:
                 continue
             for begin, terms in totals(store):
-                start, load = loads.get(begin, (place, None))
-                if load is None or start > place or not is_same_element(load, store):
+                start, load = loads.get(begin, (number, None))
+                if load is None or start > number or not is_same_element(load, store):
                     continue
                 if used[begin] > 1 or depend_on(terms, {begin}):
                     continue
-                between = [pointer.memory for pointer in stored(body[start:place])]
+                between = [pointer.memory for pointer in stored(body[start:number])]
                 if store.pointer.memory not in between:
                     left -= {load, store}
                 break

@@ -213,7 +213,7 @@ class ArrayView(Expression):
     @property
     def key(self) -> Any:
         """What two views of the same elements share."""
-        return id(self.pointer), ix.key(self.offset), tuple([ix.key(one) for one in self.strides])
+        return id(self.pointer), ix.key(self.offset), tuple([ix.key(stride) for stride in self.strides])
 
     def element(self, indices: Sequence[Extent], loads: Loads) -> Value:
         place = self.position(indices)
@@ -432,8 +432,8 @@ def of_numbers(build: ProcedureBuilder, nested: Any, dtype: Any = None) -> Array
         found = np.dtype(np.float64)
     pointer = build.allocate("array", size, found if dtype is None else np.dtype(dtype))
     view = ArrayView.of_pointer(build, pointer, shape)
-    for place, number in enumerate(flat):
-        build.store(pointer, place, number)
+    for k, number in enumerate(flat):
+        build.store(pointer, k, number)
     return view
 
 

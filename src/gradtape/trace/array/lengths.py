@@ -341,7 +341,10 @@ def array_of(length: Length, dtype: np.dtype[Any] | None = None) -> Any:
 def _computed(function: Callable[..., Any], number: Any, *operands: Any) -> Any:
     """Return what a function makes of numbers of which some are lengths, as a traced number."""
     is_float = isinstance(number, float)  # n**-2 and products of many lengths are no integers
-    given = [array_of(one, FLOAT64 if is_float else None) if type(one) is Length else one for one in operands]
+    given = [
+        array_of(operand, FLOAT64 if is_float else None) if type(operand) is Length else operand
+        for operand in operands
+    ]
     return function(*given)
 
 

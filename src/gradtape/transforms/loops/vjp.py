@@ -441,14 +441,14 @@ def _carried_backward(draft: Draft, stored: Sequence[Value]) -> dict[Value, int]
     """Return next carries that need not be stored, with their positions: the backward loop has them as the next iteration's carries."""
     chosen = set(stored)
     found: dict[Value, int] = {}
-    for place, carry in enumerate(draft.carries):
+    for number, carry in enumerate(draft.carries):
         computed = (
             carry.next_carry in chosen
             and carry.next_carry.node is not None
             and carry.next_carry not in draft.ys
         )
         if computed and carry.inner in chosen:
-            found.setdefault(carry.next_carry, place)
+            found.setdefault(carry.next_carry, number)
     return found
 
 

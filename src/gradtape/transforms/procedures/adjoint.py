@@ -334,8 +334,8 @@ class Adjoint:
         return not any(
             self._dependence.is_carried_by(loop, first, second)
             for memory in both & loads.keys()
-            for place, first in enumerate(loads[memory])
-            for second in loads[memory][place:]
+            for number, first in enumerate(loads[memory])
+            for second in loads[memory][number:]
         )
 
     def _all_steps(self, block: Block) -> Iterator[Statement]:

@@ -126,8 +126,12 @@ def _elementwise(node: Node, operands: Given, facts: Known) -> Sequence[IndexSet
         return [None]
     shape, size = node.out.shape, node.out.size
     sets: Given = [
-        None if one is None else one if x.shape == shape else picked(one, np.zeros(size, np.int64))
-        for x, one in zip(node.inputs, operands, strict=True)
+        None
+        if operand is None
+        else operand
+        if x.shape == shape
+        else picked(operand, np.zeros(size, np.int64))
+        for x, operand in zip(node.inputs, operands, strict=True)
     ]
     sets = _selected(node, sets, facts)
     return [united(_known(sets))]
