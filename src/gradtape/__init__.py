@@ -13,7 +13,7 @@ import typing as _typing
 
 from gradtape import collector as _collector
 
-# Nothing that is made here becomes garbage; looking for some costs an eighth of the import.
+# Objects made here never become garbage; the collector would take an eighth of the import time.
 with _collector.collector_paused():
     from gradtape import errors as errors
     from gradtape import ops as _rows  # noqa: F401 - the rows enter themselves
@@ -221,7 +221,7 @@ def __getattr__(name: str) -> object:
     )  # from gradtape import lax
     if answer and imported and _machinery.PathFinder.find_spec(f"{__name__}.{name}", __path__) is None:
         raise ImportError(what, name=__name__)
-    # With the answer in the message, Python needs no `obj` in which to look for a name that is nearly the same.
+    # The message has the suggestion, so Python gets no `obj` in which to search for similar names.
     raise AttributeError(what, name=name, obj=None if answer else _sys.modules[__name__])
 
 
@@ -233,7 +233,7 @@ def _namespace_of(name: str) -> str:
 
 
 def __dir__() -> list[str]:
-    # A namespace that needs a package which is not installed is no name to go through: to import it is an error, with the remedy.
+    # A namespace whose package is not installed is not listed: importing it is an error that names the remedy.
     found = [name for name in _NAMESPACES if name != "dask" or _util.find_spec(name) is not None]
     # The folders of the package become attributes when they are imported; they are no names for users.
     inner = {name.removeprefix(f"{__name__}.") for name in _sys.modules if name.startswith(f"{__name__}.")}

@@ -87,7 +87,7 @@ class GradtapeError(Exception):
         super().__init__(_page(type(self), what, where, why, remedy))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Code, which a place in it refers to, stays in its process.
+        # Code objects, to which positions refer, stay in their process.
         where = None if self.where is None else str(self.where)
         notes = getattr(self, "__notes__", None)
         return _again, (type(self), self.what, where, self.why, self.remedy), notes and {"__notes__": notes}

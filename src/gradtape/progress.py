@@ -149,7 +149,7 @@ class _Work:
     def end(self) -> None:
         """End the work, and wait until its bar is closed, if it has one."""
         self._over.set()
-        # The watcher sets `_late` before it asks whether the work is over: none of the two misses the other.
+        # The watcher sets `_late` before it checks whether the work is over, so that neither misses the other.
         if self._late:
             self._closed.wait()
 

@@ -146,7 +146,7 @@ def propagate_copies(blocks: Blocks) -> None:
                 sources[instruction.target].add("")
             else:
                 sources[instruction.target] = {""}
-    # An optimistic search for the one root of each name: a name that is no copy is its own.
+    # An optimistic search for the unique root of each name; a name that is not a copy is its own root.
     root: dict[str, str] = {name: name for name, originals in sources.items() if "" in originals}
     changed = True
     while changed:

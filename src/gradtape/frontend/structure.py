@@ -144,7 +144,7 @@ def structured(code: types.CodeType, module: dict[str, Any]) -> Tree:
     return tree
 
 
-# Jumps are labels: of a block that follows, of a loop that goes on, or of the end of the function.
+# A jump is a label: of a later block, of a loop that continues, or of the end of the function.
 
 Label: TypeAlias = tuple[str, int]
 RETURN: Final[Label] = ("return", 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from gradtape.collector import collector_paused
 
 _here = Path(__file__).parent
-# Nothing that is made here becomes garbage; looking for some costs a tenth of the import.
+# Objects made here never become garbage; the collector would take a tenth of the import time.
 with collector_paused():
     for _path in sorted(_here.rglob("[!_]*.py")):
         importlib.import_module(".".join((__name__, *_path.relative_to(_here).with_suffix("").parts)))

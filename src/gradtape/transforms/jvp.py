@@ -76,7 +76,7 @@ def forward_sweep(
     def is_closed(value: Value) -> bool:
         return value in known or stop(value)
 
-    # Last in, first out. With a value, that is the tangent of a node whose product was computed again.
+    # Last in, first out. An entry with a value is the tangent of a node whose product was recomputed.
     waiting: list[tuple[Node, Value | None]] = [
         (node, None) for node in reversed(nodes) if not constant or constant.isdisjoint(node.outs)
     ]

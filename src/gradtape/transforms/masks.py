@@ -118,8 +118,8 @@ def _contraction(
 ) -> list[Cotangent | None]:
     out = node.params["out"]
     place, own = (0, node.params["x"]) if linear[0] else (1, node.params["y"])
-    # A product that is chosen or not as a whole is not multiplied with what may be infinite; where it is chosen by element, the other
-    # operand counts for elements that are chosen as well.
+    # A product that is selected as a whole is not multiplied by a possibly infinite operand; if elements are selected, the other operand
+    # counts for the selected elements too.
     whole = all(subscript in own for subscript in out) and _unexpanded(mask).ndim == 0
     part = node.op.transpose(node, [cotangent.value if whole else cotangent.applied()], linear)[place]
     assert part is not None

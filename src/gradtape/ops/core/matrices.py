@@ -419,7 +419,8 @@ def _svd_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) ->
         moved_left = matmul(adjoint(da), left)
         inside = matmul(adjoint(left), moved_right)
         across = adjoint(inside)
-        # The symmetric part of a pair rotates both sides alike, by the difference of the values; the rest against each other, by their sum.
+        # The symmetric part, divided by the difference of the values, rotates both sides alike; the antisymmetric part, divided by
+        # their sum, rotates them in opposite directions.
         same = equal_pairs(numbers)
         sums = _by_column(numbers) + _by_row(numbers)
         none = less_equal(sums, expand(rounding(numbers), sums.shape, tuple(range(sums.ndim - 2))))

@@ -38,7 +38,7 @@ def _product_tangent(z: Value, x: Value, axes: tuple[int, ...]) -> Linear:
     flat = reshape(front, (*[x.shape[axis] for axis in kept], int(np.prod([x.shape[axis] for axis in axes]))))
     last = flat.ndim - 1
     others = exclusive_product(flat, last, False) * exclusive_product(flat, last, True)
-    # Another element that is 0 makes 0 of products that overflow.
+    # Another element that is 0 makes products that overflow 0.
     zeros = convert(equal(flat, 0.0), flat.dtype)
     count = reduce_sum(zeros + flat * 0.0, axes=(last,))
     vanish = greater(spread(count, flat.shape, (last,)) - zeros, 0.0) & ~equal(others, others)

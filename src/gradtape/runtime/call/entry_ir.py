@@ -116,7 +116,7 @@ class _EntryWriter(FunctionWriter):
                 self.box(spec, pointer, owner)
         self.return_results([owner for _, owner in targets])
         self.write_exits()
-        # Optimising the entry's straight line costs 8 ms for two arguments, 24 for ten, and gains nothing.
+        # Optimising the straight-line code of the entry takes 8 ms for two arguments, 24 for ten, and gains nothing.
         parameters = "ptr %self, ptr %args, i64 %nargsf, ptr %kwnames"
         functions = [self.text(f"define ptr @{ENTRY}({parameters}) noinline optnone")]
         if self.signature.keeps_workspace:
@@ -240,7 +240,7 @@ class _EntryWriter(FunctionWriter):
         owners = [self.owner() for _ in specs]
         made: dict[int, str] = {}
         if any(is_pooled(spec) for spec in specs):
-            # Nothing is checked before NumPy has its own allocator back.
+            # NumPy's own allocator is restored before anything is checked.
             former = self.call_c("PyDataMem_SetHandler", self.symbol("result_handler"))
             self.require(self.let(f"icmp ne ptr {former}, null"), otherwise="failed")
             for number, spec in enumerate(specs):

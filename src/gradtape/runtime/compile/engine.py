@@ -277,7 +277,7 @@ def _optimise(machine: Any, module: Any, pipeline: _Pipeline) -> None:
     builder = llvm.create_pass_builder(machine, options)
     _run(builder.getModulePassManager(), module, builder)
     if pipeline.inlines:
-        # The calls are there only now.
+        # The calls exist only from here on.
         manager = llvm.create_new_module_pass_manager()
         manager.add_always_inliner_pass()
         manager.add_instruction_combine_pass()

@@ -269,7 +269,7 @@ def compile_graph(graph: Graph, form: CallForm | None, *, symbolic: bool = False
 
     lengths = note_lengths(graph)
     with shared_code(*lengths) if symbolic else nullcontext():
-        # The kernel of a loop is one for any trip count, and not for any length of what it carries.
+        # A loop has one kernel for all trip counts, but not for all lengths of its carries.
         lowered = lower(graph, None if symbolic else kernel_of)
         facts = _facts(lowered, lowered.estimated_cost > GIL_SECONDS, loops, notes)
         text = add_entry(lowered.ir_text, facts.signature(form, graph))

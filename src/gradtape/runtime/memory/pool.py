@@ -49,7 +49,7 @@ class _Allocator:
     def __init__(self) -> None:
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        # Arrays may outlive everything else of this process's Python.
+        # Arrays may outlive the interpreter.
         self.handler = keep_for_ever(make(handler_address(), _CAPSULE, None))
         exchange = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)
         self.set_handler = exchange(numpy_function("PyDataMem_SetHandler"))

@@ -72,8 +72,7 @@ def profiled_kernel(graph: Graph, kernel: Kernel) -> ProfiledKernel:
 
     found = profiled_objects.get(key, lambda: cached_object(key, build))
     counters = np.zeros(FIRST_NEST + len(nests) - 1, np.int64)
-    # Loops that are kernels of their own stand inside this one, where short ones need not ask for signals: the entry may
-    # ask all the same.
+    # Loops with kernels of their own are part of this one. Short ones do not need to poll for signals, but the entry may.
     symbols = [*lowered.symbols, RAISE] if signature is not None and signature.polls else lowered.symbols
     imports = {**addresses_of(symbols), COUNTERS: counters.ctypes.data}
     loaded = load(found.code, signature, imports=imports, drain=drain)

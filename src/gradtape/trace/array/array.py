@@ -188,7 +188,7 @@ class Array(Operators, Methods, Attributes, Handle):
 
         Code that takes ndarrays takes Arrays, and code that tests for a float takes the number of a caller who passed a float.
         """
-        # A package would convert a NumPy scalar by np.asarray, as it converts everything that is no ndarray.
+        # Packages convert NumPy scalars by np.asarray, as anything that is not an ndarray.
         return self._numpy_class(scalars=is_program_file(_frame(1).f_code.co_filename))
 
     def _numpy_class(self, *, scalars: bool = True) -> type:
@@ -386,7 +386,7 @@ class Array(Operators, Methods, Attributes, Handle):
                     made = wrap_value(as_strong_result(rule(self.value)))
                     return made if self._contiguous is True else with_layout_of(made, inputs)
                 x, y = inputs
-                # Written out: a call of Python's for each operand would be a tenth of what recording costs.
+                # Inlined: a Python call per operand would add a tenth to the cost of recording.
                 if isinstance(x, Handle):
                     ordered = x._contiguous is True
                     x = x.value

@@ -148,7 +148,7 @@ def scalar_of(value: Value, what: str) -> Any:
     function = None if read else callee_of(frame)
     home = getattr(function, "__module__", None) or ""
     taken = function is not None and home.partition(".")[0] in NUMERIC_PACKAGES and function not in PREDICATES
-    # What is made of a complex number does not have the bits of the parts that left.
+    # A number made of a complex number does not have the bits of the parts that were read.
     hidden = not read and callee_names(frame) == ("complex",)
     array = array_of(value, what, meant=not (taken or hidden))
     if issubclass(type(getattr(function, "__self__", None)), np.ndarray):  # y.fill(x)

@@ -118,7 +118,7 @@ class Handle:
 
     def _hold(self, value: Value) -> None:
         self._current = value
-        # What a view shares with its base stays the base's: a view may die first, and it sees the base change.
+        # The base owns the data that it shares with a view: the view may die first, and sees changes of the base.
         if self._base is None or value is not self._base._current:
             value.owner = reference = weakref.ref(self)
             if value.data is None:

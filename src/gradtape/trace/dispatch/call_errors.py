@@ -267,7 +267,7 @@ def _about_extension(error: Exception, steps: _Steps) -> tuple[str, str] | None:
 
     Cython's functions have frames in a traceback; those of pybind11 and f2py have none, and are looked up in the frame that called them.
     """
-    # Not the text of the error, which may hold a traced array: it has no numbers to be printed.
+    # Without the text of the error: it may contain a traced array, which has no numbers to print.
     texts = [part for part in error.args if isinstance(part, str)]
     if not isinstance(error, TypeError | BufferError) and not any(Array.__name__ in text for text in texts):
         return None

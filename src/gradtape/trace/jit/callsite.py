@@ -330,7 +330,7 @@ class CallSite(Tracer):
         try:
             result = specialisation.run(arrays, generators, assign)
         except GuardMiss as miss:
-            # The kernel rounds otherwise than NumPy has in the trace, and Python has looked at what depends on it: its way stands.
+            # The kernel rounds differently from NumPy in the trace, and Python has branched on the result: the traced path is kept.
             self._note_disagreement(tree, missed, Miss(specialisation, miss.guard, miss.actual))
             if specialisation.draws is not None:
                 return self.run_op_by_op(call, captures, keep_arrays=call.arrays)

@@ -103,7 +103,7 @@ def _as_recorded(leaf: Any) -> Any:
     if not is_dynamic(leaf) or isinstance(leaf, Handle):
         return leaf
     value = as_value(leaf, "an argument")
-    # A literal has no place in the graph that gradients could ask for.
+    # A literal has no node with respect to which a gradient could be taken.
     array = Array(Value(value.aval, data=value.data) if isinstance(value, Literal) else value)
     if issubclass(type(leaf), np.ndarray):
         array._contiguous = layout_of_operand(leaf)

@@ -120,7 +120,7 @@ class State:
         draw: Callable[[Sequence[NDArray]], list[NDArray]] | None,
     ) -> list[NDArray]:
         drawn = [] if draw is None else draw([*arrays, *self._contents()])
-        # No name refers to the contents afterwards: what is assigned by rows is changed in place.
+        # No name refers to the contents afterwards, so assignments of rows happen in place.
         outputs = compute([*arrays, *drawn, *self._contents()])
         rest = iter(outputs[len(outputs) - self.count :])
         taken = [(assignment, assignment.taken(rest)) for assignment in self.assigned]

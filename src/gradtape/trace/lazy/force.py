@@ -107,7 +107,7 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
             finally:
                 OWN.active = around
             arrays = [value.data for value in values]
-        # While machine code ran, another thread may have changed rows in the memory of one.
+        # Another thread may have changed rows of an array while machine code ran.
         for array in arrays:
             if array is None:
                 break

@@ -188,7 +188,7 @@ def template_for(
         _templates[structure, numbers.key] = _Entry(template, retry=entry is None and template is None)
     if template is None:
         return None
-    # The places of the first and last operation tell whether it stands at the lines of the template; without calls, for steps of loops.
+    # The positions of the first and last operation decide whether it is at the lines of the template; without calls, for steps of loops.
     for position in (0, -1) if template.sites else ():
         value, other = region.computed[position], template.sites[position]
         own = value._site if value._node is None else value._node.site
@@ -298,7 +298,7 @@ class _RecordCopy:
         computed = self._computed_sources
         producers = frozenset([source.node for source in computed if source.node is not None])
         ends = [*self.targets, *computed]
-        # A source stays a value of its own: the derivative of an array that is stacked outside would not reach it.
+        # A source is not stacked: a derivative with respect to the stack would not reach it.
         leaves = set(self.inputs).difference(self.sources)
         result = rolled(self._nodes, ends, (), producers, leaves=leaves) if config.reroll else None
         if result is None:
@@ -306,7 +306,7 @@ class _RecordCopy:
         self.stacks = result.stacks
         count = len(self.targets)
         self.targets = result.outputs[:count]
-        # Nodes that stay are made anew where they take what a loop computes.
+        # Remaining nodes are rebuilt if an operand is now computed by a loop.
         moved = dict(zip(computed, result.outputs[count:], strict=True))
         self.sources = [moved.get(source, source) for source in self.sources]
         active = self.active

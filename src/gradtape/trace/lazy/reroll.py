@@ -89,7 +89,7 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
     ]
     is_mapped = any(isinstance(tag, Mapped) for value in (*values, *starts) for tag in value.tags)
     if len(traces) > 1 or (traces and is_mapped):
-        # What is guarded is outside a function that is mapped, and a loop with both would be inside: `rolled_trace` makes the loop.
+        # Guarded values are outside the mapped function, and the loop would be inside it: `rolled_trace` makes the loop.
         return list(values)
     guards = traces[0].guards if traces else []
     looked = {number: guard for number, guard in enumerate(guards) if _since(guard.value, moment)}

@@ -397,7 +397,7 @@ def predict(
     if line.expected is not None and line.misses <= MAX_MISSES:
         line.misses += 1
         predictor = CallPredictor(line.expected.trace, tag, own_tags)
-        # Its arrays keep it, and nothing else once the tape has been left.
+        # After the tape has ended, only its arrays keep it alive.
         prediction.observer, prediction.deferred = predictor, weakref.ref(predictor)
     elif line.recordings < MAX_RECORDINGS:
         line.changes = line.changes or line.expected is not None

@@ -93,7 +93,7 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if args and not is_plain and not issubclass(type(args[0]), Handle | list | tuple):
         args = (taken := _taken_apart(given := args[0], wanted), *args[1:])
         if taken is not given and isinstance(taken, Handle) and not is_observed(taken):
-            # NumPy, which would ask the object once more, gets the memory of what is not traced.
+            # NumPy would call the object again, so it gets the memory of an untraced array.
             return function(taken.__array__(), *args[1:], **kwargs)  # type: ignore[attr-defined]
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None

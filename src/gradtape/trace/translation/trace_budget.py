@@ -154,7 +154,7 @@ def _look() -> None:
 
 def _times_as_long(loop: FrameType) -> int:
     """Return how many times `LONG` a loop may record: several if it computes large arrays and becomes a loop of the graph."""
-    # What a variable holds now: reading a view of what has changed since records a read, or is an error of the user's.
+    # The current value of the variable: reading a view whose base has changed records a read, or raises an error.
     values = [local._current for local in loop.f_locals.values() if isinstance(local, Handle)]
     computed = [value for value in values if value.node is not None and value.node.serial >= _state.first]
     size = max([value.size for value in computed], default=0)

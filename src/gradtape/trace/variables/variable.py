@@ -115,7 +115,7 @@ class Variable(Array):
         if callable(initial_value):
             initial_value = initial_value()
         initial = _initial(initial_value, dtype)
-        # The content outside is that of this call: where the function keeps the variable, later calls begin with it.
+        # The outer content is that of this call: if the function keeps the variable, later calls begin with it.
         (data,) = force([initial])
         me = weakref.ref(self)
         self._content = Content(me, known_read(data, name))

@@ -65,7 +65,7 @@ def planned_policy(record: Record, nodes: Sequence[Node], site: Any) -> Any:
     """
     stated = memory_budget()
     if stated is None:
-        # What runs in strips (ADR 118) keeps no records, and is not to be slowed down where no budget is set.
+        # Loops in strips (ADR 118) keep no records, and must not become slower where no budget is set.
         if record.length is None or _is_elementwise(nodes):
             return None
         policy = policy_within(record, default_memory_budget())

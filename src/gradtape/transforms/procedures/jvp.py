@@ -207,8 +207,8 @@ class _ForwardMode:
         selected = self._selected(operand)
         if selected is None:
             return scaled(partial, tangent)
-        # Where it is zero by arithmetic alone, what is infinite makes NaN of it. A selection by the mask in place of `masked_product`
-        # would have no derivative in a tangent that is 0 for once.
+        # A zero by arithmetic alone becomes NaN when multiplied by infinity. A selection by the mask instead of `masked_product` would have
+        # no derivative with respect to a tangent that happens to be 0.
         by_arithmetic = bitwise_and(selected, equal(tangent, 0))
         return where(by_arithmetic, scaled(partial, tangent), masked_product(partial, tangent))
 
@@ -220,7 +220,7 @@ class _ForwardMode:
         selected = None if slope.node is None else self._selected(slope)
         if selected is not None:
             is_masked = bitwise_or(is_masked, bitwise_and(selected, equal(moved, 0)))
-        # Each product has the derivative in the factor that it tests for zeros, also where that is 0 for once.
+        # Each product is differentiable in the factor that it tests for zeros, also where that happens to be 0.
         total = Tangent(where(is_masked, masked_product(moved, factor), masked_product(factor, moved)))
         if of_factor is None:
             return total

@@ -95,7 +95,7 @@ class Recording:
         self.last_use: Numbers = np.full(len(nodes), -1, np.int64)
         takers = np.repeat(np.arange(len(nodes)), np.diff(self.first))
         inner = self.source >= 0
-        # Not so where the history of a value was replaced.
+        # This fails if the history of a value was replaced.
         self.in_order = bool((self.source < takers).all())
         self.last_use[self.source[inner]] = takers[inner]  # readers are in order: the last one stays
         self.used: set[tuple[int, int]] = set()
@@ -156,7 +156,7 @@ class Recording:
         shifted = ~outside & (after == before + period) & same_output
         enters = outside & (after >= start) & (after < start + period)
         stays = outside & (after < start)
-        # A value that one iteration computes and all later ones read comes from outside these.
+        # A value computed in one iteration and read by all later ones comes from outside the latter.
         fixed = ~outside & (after == before) & same_output
         broken = np.flatnonzero(~(shifted | enters | stays | fixed)) // max(step, 1)
         made = (before[fixed] - start) // period

@@ -42,7 +42,7 @@ def united(sets: Sequence[IndexSets]) -> IndexSets:
             continue
         check_entries(max(whole.nnz, other.nnz))
         union = whole + other
-        # What is equal stays one object, so that a later union with it costs nothing.
+        # Equal sets stay one object, so that a later union is free.
         whole = whole if union.nnz == whole.nnz else other if union.nnz == other.nnz else union
     return whole
 

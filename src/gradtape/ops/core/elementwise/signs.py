@@ -67,8 +67,8 @@ def _over_length(numerator: Value, x: Value, y: Value) -> Value:
     return where(equal(length, 0.0), 0.0, numerator / length)
 
 
-# The derivatives of a length are the sides of a triangle over it, whose derivatives are products: the difference of two quotients, of which
-# one is nearly the other, has no digits where one side is much longer.
+# The derivatives of a length are the sides of a triangle divided by it, and their derivatives are products: a difference of two nearly
+# equal quotients would have no digits where one side is much longer.
 def _square_tangent(d: Value, x: Value) -> Value:
     return 2.0 * real(conjugate(x) * d) if x.dtype.kind == "c" else (2.0 * x) * d
 

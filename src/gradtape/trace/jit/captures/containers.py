@@ -18,7 +18,7 @@ MOST_ITEMS: Final = 64
 
 def visit_dict(walk: CaptureWalk, entries: Any, origin: Origin, label: str, copying: bool) -> Any:
     """Check the keys of a dict, and visit its entries; return its copy, if one of these has another copy than itself."""
-    # exec and eval put the builtins into their namespace; what code calls of them is seen in the code.
+    # exec and eval add the builtins to their namespace; those that the code calls are found in the code.
     if entries is vars(builtins):
         walk.by_identity(entries, origin, label)
         return entries

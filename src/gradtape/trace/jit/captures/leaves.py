@@ -46,7 +46,7 @@ def visit_array(walk: CaptureWalk, array: Any, origin: Origin, label: str, copyi
 
 def visit_handle(walk: CaptureWalk, handle: Handle, origin: Origin, label: str, copying: bool) -> Any:
     """Let an Array become a hidden input; check variables, and all where a tape's record is read, by identity."""
-    # What a tape has recorded is known to the arrays themselves, not to others with the same numbers.
+    # The record of a tape belongs to the arrays themselves, not to others with the same numbers.
     if type(handle) is Array and copying and not walk.facts.reads_records:
         return walk.input(handle, origin, label)
     walk.by_identity(handle, origin, label)

@@ -78,7 +78,7 @@ def _moving(function: Function, name: str) -> Function:
         windows = np.concatenate([before, rows], axis=-1)[..., places]
         is_number = ~np.isnan(windows)
         count = np.sum(is_number, axis=-1)
-        # Windows with too few numbers are computed for other numbers, of which no NaN comes.
+        # Windows with too few numbers are computed for other numbers, so that they give no NaN.
         enough = count >= max(least, ddof + 1)
         safe = np.where(enough[..., None], windows, np.arange(1, window + 1, dtype=rows.dtype))
         options = {"ddof": ddof} if ddof else {}

@@ -75,7 +75,7 @@ def _maker(called: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _interpose() -> None:
     set_traced_types(Array, Variable, Preallocated, Length)
-    # In one order in all processes: their native code is then the same, and compiled once.
+    # The same order in all processes, so that their native code is identical and compiled once.
     functions = sorted(
         [function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)],
         key=lambda function: (function.__module__, function.__qualname__),
