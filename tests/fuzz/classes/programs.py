@@ -90,6 +90,7 @@ STATEMENTS: Final = (
     "self.mode = 'minus' if self.mode == 'plus' else 'plus'", "type(self).count += 1", "self.late = getattr(self, 'late', 0) + 1",
     "y = y + {v} * {s}", "y = np.sin(y) + {v}", "y = y * self.parts.setdefault('t', 0.5)",
     "for item in self:\n    y = y + item.u * {v}", "for item in self.items:\n    item.u = item.u * 0.9 + 0.05 * {s}",
+    "self.parts['v'] += 0.1 * {v}", "self.items[0].v[{k}] = np.tanh({s})", "self.w = self.parts['v']",
     "if self.calls % 2 == 0:\n    {one}\nelse:\n    {one}", "if self.mode == 'plus':\n    {one}", "if {s} > 0.37:\n    {one}",
     "if self.child is not None:\n    y = y + self.child(x)", "if isinstance(self.child, Second):\n    {one}",
 )  # fmt: skip
@@ -98,7 +99,7 @@ EVENTS: Final = (
     "root.parts['u'] = {n}", "root.items.append(Item({n}, np.array([0.1, {n}, 0.3])))", "root.items.pop()", "root.items.reverse()",
     "root.items[1] = root.items[0]", "Base.rate = {n}", "First.rate = {n}", "root.child = None", "root.child = First()",
     "root.child = Second(First())", "root.recent.clear(); root.recent.append({n})", "root.parts = {{'v': root.w, 'u': {n}}}",
-    "root.rate = {n}",
+    "root.rate = {n}", "root.items[0].v = root.w", "root.w = root.parts['v']", "root.child.w = root.w",
 )  # fmt: skip
 
 
@@ -173,11 +174,13 @@ def state_of(root: Any, space: dict[str, Any]) -> Any:
     def walked(thing: Any) -> Any:
         if thing is None or isinstance(thing, str):
             return thing
-        if isinstance(thing, int | float | np.generic | np.ndarray | gt.Array):
+        if np.isscalar(thing) or (isinstance(thing, np.ndarray | gt.Array) and not thing.ndim):
             return np.array(thing)
         if id(thing) in seen:
             return f"object {seen[id(thing)]}"
         seen[id(thing)] = len(seen)
+        if isinstance(thing, np.ndarray | gt.Array):
+            return np.array(thing)
         if isinstance(thing, dict):
             return {key: walked(item) for key, item in thing.items()}
         if hasattr(thing, "__dict__"):

@@ -88,18 +88,20 @@ class SideEffects:
         The names of integers that the function reads and also assigns.
     to_arguments : bool
         Whether containers among the arguments change.
+    to_arrays : bool
+        Whether arrays change in place.
     of_trace : bool
         Whether an object changes, or is stored, that no step reads and no argument holds: that of the traced call.
     values : list of Value
         The outputs of the program that they take, after those for the results.
     """
 
-    __slots__ = ("changes", "counted", "of_trace", "to_arguments", "values")
+    __slots__ = ("changes", "counted", "of_trace", "to_arguments", "to_arrays", "values")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.counted: set[str] = set()
-        self.to_arguments = self.of_trace = False
+        self.to_arguments = self.to_arrays = self.of_trace = False
         self.values: list[Any] = []
 
     def carry_out(self, moment: Moment, is_current: Callable[[], bool]) -> None:
@@ -185,8 +187,9 @@ def _refuse_shared(target: NDArray, moment: Moment) -> None:
     what = "an array that the function reads from outside and writes to"
     if not target.flags.writeable:
         raise ValueError("assignment destination is read-only")
-    for other in (*moment.objects, *moment.leaves):
-        if other is not target and isinstance(other, np.ndarray) and np.may_share_memory(target, other):
+    others = (*(each for each in moment.objects if each is not target), *moment.leaves)
+    for other in others:
+        if isinstance(other, np.ndarray) and np.may_share_memory(target, other):
             raise InPlaceError(
                 f"{what} shares memory with another one",
                 where=user_site(),
@@ -223,7 +226,9 @@ def side_effects_of(
             effects.of_trace |= each.path is None and each.step < 0
             effects.counted |= {step.name for step in spec.steps if _is_of(step, each, changes)}
         _check_unchanged(each, spec, reads)
-    effects.changes += _array_changes(spec, book)
+    arrays = list(_array_changes(spec, book))
+    effects.changes += arrays
+    effects.to_arrays = bool(arrays)
     effects.values = book.values
     effects.of_trace |= book.keeps_objects
     return effects

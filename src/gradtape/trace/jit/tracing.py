@@ -380,7 +380,7 @@ class Tracer:
             specialisation.initial_captures = spec.contents
             self.varying |= specialisation.effects.counted
             if specialisation.effects.changes:
-                captures.apart = spec.steps_of_holders()
+                captures.apart = spec.steps_apart(specialisation.effects.to_arrays)
         if is_kept:
             self.explain.warn_of_effects(spec, states)
 

@@ -100,7 +100,11 @@ def capture(
         spec = walk.run(function, leaves)
         for cls in list(facts.classes):
             read_methods(facts, cls, whole=True)
-        if facts.extent() == extent:
+        if facts.extent() != extent:
+            facts.write_only = set()
+        elif walk.write_only() <= facts.write_only:
             for each in spec.substituted:
                 each.initial = content_of(each.copy)
             return spec
+        else:
+            facts.write_only |= walk.write_only()

@@ -124,12 +124,16 @@ class CaptureSpec:
         """Return the user's objects to which the function may write."""
         return [each for each in (*self.substituted, *self.uncopied) if not each.is_own]
 
-    def steps_of_holders(self) -> tuple[int, ...]:
-        """Return a step that reads each of these objects, where that is not always the same object."""
+    def steps_apart(self, arrays: bool) -> tuple[int, ...]:
+        """Return a step that reads each of these objects, and of the arrays if some are written to, where that is not always the same object."""
         first: dict[int, int] = {}
         for each in self.holders():
             if each.step >= 0:
                 first.setdefault(id(each.original), each.step)
+        if arrays:
+            for step, original in zip(self.inputs, self.originals, strict=True):
+                if isinstance(original, np.ndarray):
+                    first.setdefault(id(original), step)
         return tuple(sorted(set(first.values())))
 
     def undo_writes(self) -> None:

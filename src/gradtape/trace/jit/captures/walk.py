@@ -69,7 +69,7 @@ class CodeFacts:
     reads_records : bool
         Whether what a tape has recorded is read.
     write_only : set of int
-        The ids of containers that are written to and never read.
+        The ids of containers that are written to and never read, which is known once all code has been read.
     of_packages : set of code
         The code of installed packages that has been read.
     classes : set of type
@@ -95,12 +95,11 @@ class CodeFacts:
         self.asks = self.asks or reads.asks
 
     def extent(self) -> tuple[int, ...]:
-        """Return numbers that grow with the facts."""
+        """Return numbers that grow with what is read."""
         sets = (
             len(self.attributes),
             len(self.read_attributes),
             len(self.stored),
-            len(self.write_only),
             len(self.of_packages),
         )
         return *sets, self.everything, self.asks, self.asks_types, self.reads_records
@@ -199,11 +198,14 @@ class CaptureWalk:
             else leaf
             for number, leaf in enumerate(leaves)
         ]
-        written = self._written_names - self._read_names
         spec.stored = self.facts.stored
         spec.shows = spec.shows or not self.facts.attributes.isdisjoint(WRITES_FILES)
-        self.facts.write_only |= {key for key, names in self._containers.items() if names <= written}
         return spec
+
+    def write_only(self) -> set[int]:
+        """Return the ids of the containers that the code which has been read writes to and never reads."""
+        written = self._written_names - self._read_names
+        return {key for key, names in self._containers.items() if names <= written}
 
     def visit(self, thing: Any, origin: Origin, label: str, copying: bool = True) -> Any:
         """Append the steps for an object and what is reached from it; return the object that the traced function sees instead."""
