@@ -90,7 +90,7 @@ STATEMENTS: Final = (
     "self.mode = 'minus' if self.mode == 'plus' else 'plus'", "type(self).count += 1", "self.late = getattr(self, 'late', 0) + 1",
     "y = y + {v} * {s}", "y = np.sin(y) + {v}", "y = y * self.parts.setdefault('t', 0.5)",
     "for item in self:\n    y = y + item.u * {v}", "for item in self.items:\n    item.u = item.u * 0.9 + 0.05 * {s}",
-    "self.parts['v'] += 0.1 * {v}", "self.items[0].v[{k}] = np.tanh({s})", "self.w = self.parts['v']",
+    "self.parts['v'] *= 0.9", "self.items[0].v[{k}] = np.tanh({s})", "self.w = self.parts['v']",
     "if self.calls % 2 == 0:\n    {one}\nelse:\n    {one}", "if self.mode == 'plus':\n    {one}", "if {s} > 0.37:\n    {one}",
     "if self.child is not None:\n    y = y + self.child(x)", "if isinstance(self.child, Second):\n    {one}",
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -94,6 +95,25 @@ def of_dicts(wrap: Callable[[Any], Any]) -> list[float]:
     return [*map(float, results), float(a["k"]), float(b["k"])]
 
 
+def of_arrays(wrap: Callable[[Any], Any]) -> list[float]:
+    root = Node()
+    root.left, root.right = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+
+    def function(x: Any) -> Any:
+        root.left *= 2.0
+        y = np.sum(root.right) * x
+        root.left[1] = x
+        return y
+
+    call = wrap(function)
+    results = [call(1.0), call(1.5)]
+    root.right = root.left
+    results += [call(1.0), call(2.0)]
+    root.right = np.array([5.0, 6.0])
+    results += [call(1.0), call(1.0)]
+    return [*map(float, results), *map(float, [*root.left, *root.right])]
+
+
 def compiled_from_code(function: Any) -> Any:
     compiled = gt.jit(function)
 
@@ -112,7 +132,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("program", [of_attributes, of_arguments, of_items, of_methods, of_lists, of_dicts])
+@pytest.mark.parametrize("program", [of_attributes, of_arguments, of_items, of_methods, of_lists, of_dicts, of_arrays])
 def test_writes_to_one_object_at_two_places(program: Callable[[Any], list[float]], way: str) -> None:
     np.testing.assert_allclose(program(WAYS[way]), program(lambda f: f))
 
@@ -153,3 +173,60 @@ def test_a_node_that_its_children_refer_to_is_no_tree_of_numbers() -> None:
     assert gt.grad(product, argnums=1)(root, 2.0) == 3.0
     with pytest.raises(gt.errors.DtypeError, match="node is a Node that contains itself"):
         gt.grad(product)(root, 2.0)
+
+
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+def test_an_argument_that_the_function_also_reads_from_outside_and_writes_to(loops: str) -> None:
+    state = np.ones(3)
+
+    def doubled(x: Any) -> Any:
+        state[...] = 2.0 * x
+        return x + state
+
+    call = gt.jit(doubled)
+    with gt.config.override(loops=loops):
+        np.testing.assert_array_equal(call(np.full(3, 2.0)), np.full(3, 6.0))
+        with pytest.raises(gt.errors.InPlaceError, match="shares memory with another one"):
+            call(state)
+        with pytest.raises(gt.errors.InPlaceError, match="shares memory with another one"):
+            call(state[::-1])
+    np.testing.assert_array_equal(state, np.full(3, 4.0))
+
+
+class Log:
+    """Values that are appended by one method, and counted by a property of the base class that only a branch reads."""
+
+    def __init__(self) -> None:
+        self.scale, self.calls, self.recent = 0.3, 0, deque([0.1], maxlen=3)
+
+    @property
+    def level(self) -> Any:
+        return self.scale * 0.5 + len(self.recent)
+
+
+class Logged(Log):
+    def step(self, x: Any) -> Any:
+        self.recent.append(x)
+        if self.calls % 2 == 1:
+            self.scale = np.tanh(self.level)
+        return x * self.scale
+
+    def __call__(self, x: Any) -> Any:
+        y = self.step(x)
+        self.recent.append(2.0 * x)
+        return y
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_containers_that_code_reads_which_is_found_late(way: str) -> None:
+    """All code has to be read before a container counts as one that is only written to."""
+
+    def results(wrap: Callable[[Any], Any]) -> list[float]:
+        log = Logged()
+        call, found = wrap(lambda x: log(x)), []
+        for x in (1.0, 2.0, 3.0, 4.0):
+            found += [float(call(x)), float(log.scale), *map(float, log.recent)]
+            log.calls += x == 2.0
+        return found
+
+    np.testing.assert_allclose(results(WAYS[way]), results(lambda f: f))

@@ -92,7 +92,7 @@ class Fixpoint:
         self.lengths: dict[ListReference, Any] = {}
         self.body: list[Statement] = []
         self.bounds: dict[str, tuple[list[Any], list[Any]]] = {}
-        self.aliased: set[tuple[Any, str]] = set()
+        self.aliased: dict[tuple[Any, str], None] = {}
         self.entered: list[tuple[Pointer, Pointer]] = []
         self.ends: dict[Any, Any] = {}
 
@@ -383,16 +383,16 @@ class Fixpoint:
     def _note_aliases(self, ends: dict[Any, Any]) -> None:
         """Note which names hold arrays, at the end of an iteration, of which the next one has copies."""
         names = self.interpreter.names
-        found = {
+        found = [
             (key, other)
             for key, slot in self.slots.items()
             for view in arrays_of(ends.get(key))
             if slot.arrays()
-            for other in self.node.live
+            for other in sorted(self.node.live)
             if other != key and holds(names.get(other), view.pointer.memory)
-        }
-        if not found <= self.aliased:
-            self.aliased |= found
+        ]
+        if not self.aliased.keys() >= set(found):
+            self.aliased.update(dict.fromkeys(found))
             self.has_changed = True
 
     def _check_shared(self, ends: dict[Any, Any]) -> None:

@@ -260,6 +260,7 @@ class _Separation(BlockPass):
             nodes, leaves = extract(values, seen)
             seen.update(values)
             for node in nodes:
+                seen.update(node.outs)
                 if any(x in varying for x in node.inputs):
                     varying.update(node.outs)
                     cost += node.op.cost if isinstance(node.op, Elementwise) else INSTRUCTION

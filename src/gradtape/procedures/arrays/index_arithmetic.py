@@ -371,7 +371,7 @@ def _lowest(terms: Polynomial, counts: Counts, order: Mapping[Value, int], depth
     indices = [atom for atom in all_atoms if isinstance(atom, Value) and _is_bounded(atom, counts)]
     if not nodes and not indices:
         return None
-    atom = nodes[0] if nodes else max(indices, key=order.__getitem__)
+    atom = _first(nodes, order) if nodes else max(indices, key=order.__getitem__)
     with_atom = {atoms: factor for atoms, factor in terms.items() if atom in atoms}
     if any(atoms.count(atom) > 1 for atoms in with_atom):
         return None
@@ -394,6 +394,24 @@ def _lowest(terms: Polynomial, counts: Counts, order: Mapping[Value, int], depth
     if all_hold:
         return max(numbers, default=None)
     return min(numbers) if numbers and len(numbers) == len(results) else None
+
+
+def _first(nodes: list[Any], order: Mapping[Value, int]) -> Any:
+    """Return the node that comes first in an order which is the same in each process: that of texts."""
+    return nodes[0] if len(nodes) == 1 else min(nodes, key=lambda node: _text(node, order))
+
+
+def _text(part: Any, order: Mapping[Value, int]) -> str:
+    """Return a text for an atom, for one of its operands, or for a normal form, without addresses."""
+    if isinstance(part, Value):
+        return f"v{order.get(part, -1)}"
+    if isinstance(part, frozenset):
+        terms = [[str(factor), *sorted(_text(atom, order) for atom in atoms)] for atoms, factor in part]
+        return str(sorted(terms))
+    if isinstance(part, tuple) and isinstance(part[0], Op):
+        op, params, operands = part
+        return f"{op.name}{params}{[_text(operand, order) for operand in operands]}"
+    return str(part)
 
 
 AtomBounds: TypeAlias = tuple[list[Polynomial], bool]

@@ -141,7 +141,7 @@ class Planner:
             assert parent is not None
             after = Place(parent, rerun.block.place)
             for access, place in rerun.accesses:
-                for memory in {pointer.memory for pointer in access.pointers_read()}:
+                for memory in dict.fromkeys(pointer.memory for pointer in access.pointers_read()):
                     if memory not in rerun.own and self._tree.is_changed_after(memory, after):
                         forced.add(memory)
                         self._again.append((memory, access, place, rerun.block))
