@@ -54,6 +54,13 @@ STATEMENTS = {
     "two elements in a truth value": "b = v > 1; b[0] = v[:2]",
     "a list that fills truth values": "b = v > 1; b.fill([0.0]); v *= b",
     "an array that fills truth values": "b = v > 1; b.fill(v[:1]); v *= b",
+    "a list in a view of rank 0": "v[0, ...] = [0.1]",
+    "a list of a list in a view of rank 0": "m[0, 0, ...] = [[0.1]]",
+    "a list in a view of a truth value": "b = v > 1; b[..., 0] = [0.1]",
+    "one element in a view of rank 0": "v[..., 0] = v[:1]",
+    "one element of two axes in a view of rank 0": "m[0, ..., 0] = m[:1, 1:2]; v[0] = m[0, 0]",
+    "two elements in a view of rank 0": "v[..., 0] = v[:2]",
+    "a list that is added to a view of rank 0": "v[0, ...] += [0.1]",
     "a shape, and nothing to write to": "v[False] = m",
     "numbers, and nothing to write to": "v[False] = v",
 }

@@ -132,7 +132,9 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("program", [of_attributes, of_arguments, of_items, of_methods, of_lists, of_dicts, of_arrays])
+@pytest.mark.parametrize(
+    "program", [of_attributes, of_arguments, of_items, of_methods, of_lists, of_dicts, of_arrays]
+)
 def test_writes_to_one_object_at_two_places(program: Callable[[Any], list[float]], way: str) -> None:
     np.testing.assert_allclose(program(WAYS[way]), program(lambda f: f))
 

@@ -459,12 +459,19 @@ def setitem(x: Value, key: Any, v: Any) -> Value:
         return x
     index = parse_index(x.shape, key)
     if not index.result and not ARRAYS_ARE_ELEMENTS:
-        v = as_element(v, x.dtype)
+        v = as_element(v, x.dtype, in_view=has_ellipsis(key))
     return index.write(x, fit_for_write(v, x.dtype, index.result))
 
 
-def as_element(v: Any, dtype: np.dtype[Any]) -> Any:
+def has_ellipsis(key: Any) -> bool:
+    """Return whether an index has an ellipsis, with which NumPy returns an array of one element and no copy."""
+    return key is Ellipsis or (isinstance(key, tuple) and any(item is Ellipsis for item in key))
+
+
+def as_element(v: Any, dtype: np.dtype[Any], *, in_view: bool = False) -> Any:
     """Return what NumPy stores into one element of a dtype: into a boolean the truth of a sequence, or of an array of one element.
+
+    With an ellipsis, NumPy stores into a view of rank 0 (`in_view`): arrays are broadcast to it, and sequences are none.
 
     Raises
     ------
@@ -472,13 +479,19 @@ def as_element(v: Any, dtype: np.dtype[Any]) -> Any:
         For other sequences and arrays.
     """
     is_sequence = isinstance(v, list | tuple | range | deque)
-    if not is_sequence and not np.ndim(v):
+    if not is_sequence and (in_view or not np.ndim(v)):
         return v
+    if in_view:
+        raise _is_sequence()
     if dtype == BOOL and is_sequence:
         return len(v) > 0
     if dtype == BOOL and np.size(v) == 1:
         return reshape(as_value(v), ())
-    raise ShapeError(
+    raise _is_sequence()
+
+
+def _is_sequence() -> ShapeError:
+    return ShapeError(
         "setting an array element with a sequence",
         where=here.site,
         remedy="assign a number: v[0], or v.item()",

@@ -15,7 +15,7 @@ from gradtape.ir.types import BOOL, INT64
 from gradtape.kinds.operands import as_value, conform
 from gradtape.ops.core.elementwise.logic import truth
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.indexing import ARRAYS_ARE_ELEMENTS, as_element
+from gradtape.ops.core.indexing import ARRAYS_ARE_ELEMENTS, as_element, has_ellipsis
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.nests import (
@@ -78,8 +78,11 @@ def write(x: ArrayView, key: Any, value: Any, function: Any) -> None:
     keys = expanded_key(x, key)
     if not has_arrays(keys):
         shape, places = basic_places(x, keys)
-        if not shape and not has_ellipsis(key) and not ARRAYS_ARE_ELEMENTS:
-            value = number_of(value, x.dtype)
+        if not shape and not ARRAYS_ARE_ELEMENTS:
+            if not has_ellipsis(key):
+                value = number_of(value, x.dtype)
+            elif function is None and not isinstance(value, Expression):
+                value = as_element(value, x.dtype, in_view=True)
         target = x.remapped(shape, places)
         if function is None:
             store(target, value)
@@ -108,10 +111,6 @@ def number_of(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 # Keys
-
-
-def has_ellipsis(key: Any) -> bool:
-    return any(part is Ellipsis for part in (key if isinstance(key, tuple) else (key,)))
 
 
 def is_array(part: Any) -> bool:

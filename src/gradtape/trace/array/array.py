@@ -23,7 +23,7 @@ from gradtape.kinds.arguments import OWN_ORDER
 from gradtape.kinds.operands import COMPACT, as_value
 from gradtape.kinds.registry import HOOKS
 from gradtape.ops.core.elementwise.cast import convert, identity
-from gradtape.ops.core.indexing import Basic, getitem, parse_index, setitem, truth_index
+from gradtape.ops.core.indexing import Basic, getitem, has_ellipsis, parse_index, setitem, truth_index
 from gradtape.trace.array import concretize
 from gradtape.trace.array.attributes import Attributes
 from gradtape.trace.array.checks import check_fit, passes_in_body
@@ -618,11 +618,6 @@ def _is_basic(item: Any) -> bool:
 def _is_mask(item: Any) -> bool:
     """Return whether an entry of an index is an array of truth values, whose elements need not stand at one axis each."""
     return isinstance(item, Handle | np.ndarray) and item.dtype.kind == "b"
-
-
-def has_ellipsis(key: Any) -> bool:
-    """Return whether an index has an ellipsis, with which NumPy returns an array of one element and no copy."""
-    return key is Ellipsis or (isinstance(key, tuple) and any(item is Ellipsis for item in key))
 
 
 def placeholder(value: Value, operand: Any) -> Array:
