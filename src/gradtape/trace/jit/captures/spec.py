@@ -125,7 +125,7 @@ class CaptureSpec:
         return [each for each in (*self.substituted, *self.uncopied) if not each.is_own]
 
     def steps_apart(self, arrays: bool) -> tuple[int, ...]:
-        """Return a step that reads each of these objects, and each array if arrays are written to, where it is not always the same object."""
+        """Return a step that reads each of these objects, and each array if some are written to, where it is not always the same."""
         first: dict[int, int] = {}
         for each in self.holders():
             if each.step >= 0:
