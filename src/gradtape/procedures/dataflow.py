@@ -204,12 +204,12 @@ def depend_on(values: Sequence[Value], leaves: AbstractSet[Content]) -> bool:
 
 def last_number(body: Sequence[Statement], variable: Variable) -> tuple[Literal | None, bool]:
     """Return the number that statements assign to a variable last, and whether they do for certain; None if it is no number."""
-    known: Literal | None = None
+    last: Literal | None = None
     for statement in reversed(body):
         if isinstance(statement, Assign):
             if statement.variable is variable:
                 value = statement.value
-                fits = isinstance(value, Literal) and (known is None or same_number(value, known))
+                fits = isinstance(value, Literal) and (last is None or same_number(value, last))
                 return (value, True) if isinstance(value, Literal) and fits else (None, True)
             continue
         ends = [
@@ -218,12 +218,12 @@ def last_number(body: Sequence[Statement], variable: Variable) -> tuple[Literal 
             if any(isinstance(s, Assign) and s.variable is variable for s in walk(block))
         ]
         for number, _ in ends:
-            if number is None or (known is not None and not same_number(number, known)):
+            if number is None or (last is not None and not same_number(number, last)):
                 return None, True
-            known = number
+            last = number
         if isinstance(statement, If) and len(ends) == 2 and all(is_certain for _, is_certain in ends):
-            return known, True
-    return known, False
+            return last, True
+    return last, False
 
 
 def same_number(value: object, number: Literal) -> bool:
@@ -288,8 +288,8 @@ def _follow(body: Sequence[Statement], contents: dict[Variable, object], held: d
             _follow(statement.then, then, held)
             _follow(statement.otherwise, otherwise, held)
             for variable in then.keys() | otherwise.keys():
-                one, other = then.get(variable), otherwise.get(variable)
-                contents[variable] = one if _are_same(one, other) and one is not None else object()
+                first, other = then.get(variable), otherwise.get(variable)
+                contents[variable] = first if _are_same(first, other) and first is not None else object()
         elif isinstance(statement, For | While):
             inside = [s for block in statement.blocks() for s in block]
             kept = kept_variables(inside, contents)
@@ -331,21 +331,21 @@ def exact_integers(body: Sequence[Statement]) -> set[Value]:
 
     They do not overflow: an index is less than the extent of an array.
     """
-    found: set[Value] = set()
+    exact: set[Value] = set()
     pending = [value for value in _positions(body) if value.is_made]
     while pending:
         value = pending.pop()
-        if value in found or value.dtype.char not in "lq":
+        if value in exact or value.dtype.char not in "lq":
             continue
         node = value.node
         if node is None:
             continue
         if node.op in (add, subtract, multiply):
-            found.add(value)
+            exact.add(value)
             pending += node.inputs
         elif node.op is where:
             pending += node.inputs[1:]
-    return found
+    return exact
 
 
 def _positions(body: Sequence[Statement]) -> Iterator[Value]:
@@ -369,7 +369,7 @@ def free_sums(body: Sequence[Statement]) -> dict[Value, Value]:
     on to others.
     """
     makers: dict[Content, Load | Read] = {s.out: s for s in walk(body) if isinstance(s, Load | Read)}
-    found: dict[Value, Value] = {}
+    sums: dict[Value, Value] = {}
     paths: list[tuple[Variable, Variable, dict[Value, Value]]] = []
     for statement in walk(body):
         if not isinstance(statement, Assign | Store):
@@ -378,15 +378,15 @@ def free_sums(body: Sequence[Statement]) -> dict[Value, Value]:
             maker = makers.get(begin)
             if isinstance(statement, Store):
                 if isinstance(maker, Load) and is_same_element(maker, statement):
-                    found |= path
+                    sums |= path
                     break
             elif isinstance(maker, Read):
                 paths.append((maker.variable, statement.variable, path))
     reached = _reachable([(source, target) for source, target, _ in paths])
     for source, target, path in paths:
         if source is target or source in reached[target]:
-            found |= path
-    return found
+            sums |= path
+    return sums
 
 
 def _paths(

@@ -299,27 +299,27 @@ class Partition(Generic[T]):
         tried = self._with_turns(k, wanted, lambda length: self._sample((*before, length, *base[k + 1 :])))
         runs = [[tried[0], tried[0]]]
         for start, length in itertools.pairwise(tried):
-            known = start
-            while form(known) != form(length):
+            current = start
+            while form(current) != form(length):
                 if len(runs) > MOST_RUNS:
-                    points = [(*before, n, *base[k + 1 :]) for n in (known, known + 1, length)]
+                    points = [(*before, n, *base[k + 1 :]) for n in (current, current + 1, length)]
                     self._check_answers([self._sample(point) for point in points])
                     raise self._refusal(
-                        f"the program of {dim.name} = {known} is not that of {dim.name} = {known + 1}"
+                        f"the program of {dim.name} = {current} is not that of {dim.name} = {current + 1}"
                     )
-                end = _last_alike(known, length, form)
+                end = _last_alike(current, length, form)
                 runs[-1][1] = end
                 runs.append([end + 1, end + 1])
-                known = end + 1
+                current = end + 1
             runs[-1][1] = length
-        found: list[Range] = [(low, high) for low, high in runs]
-        last = found[-1][0]
+        merged: list[Range] = [(low, high) for low, high in runs]
+        last = merged[-1][0]
         if dim.max is None and far and last > far[-1] // 8 and _beside({last}).isdisjoint(self._turns):
             raise self._refusal(
                 f"the program of {dim.name} = {last - 1} is not that of {dim.name} = {last}, and longer ones may differ again"
             )
-        found[-1] = (last, dim.max)
-        return found
+        merged[-1] = (last, dim.max)
+        return merged
 
     def _with_turns(self, k: int, lengths: set[int], at: Callable[[int], Sample]) -> list[int]:
         """Return lengths, and those beside which an answer that Python got at some of them changes."""

@@ -182,22 +182,22 @@ class ForeignFunction:
         ranks = tuple([value.ndim for value in values])
         shapes = tuple([type_.shape for type_ in types])
         # The operator is kept with its key, so that no other one gets its id.
-        known = self._calls.get((id(operator), ranks, shapes))
-        if known is None:
-            known = operator, enter_function(lambda *arrays: self._called(operator, ranks, arrays, shapes))
-            self._calls[id(operator), ranks, shapes] = known
-        outs = call_host(known[1], types, values, takes_stacks=True)
+        entry = self._calls.get((id(operator), ranks, shapes))
+        if entry is None:
+            entry = operator, enter_function(lambda *arrays: self._called(operator, ranks, arrays, shapes))
+            self._calls[id(operator), ranks, shapes] = entry
+        outs = call_host(entry[1], types, values, takes_stacks=True)
         return custom_call(outs, values, _OperatorRule(self, operator))
 
     def _results_of(self, types: Sequence[Aval], numbers: Callable[[], Sequence[NDArray]] | None) -> Results:
         """Return what is returned for operands of some types; `numbers` computes them, if they can be computed."""
         key = tuple([(type_.shape, type_.dtype) for type_ in types])
-        known = self._results.get(key)
-        if known is None:
+        results = self._results.get(key)
+        if results is None:
             library, flat = self.library, self.flat
             with own_calls(), library.running():
                 try:
-                    found = self._explained(library.types, flat, types)
+                    result_types = self._explained(library.types, flat, types)
                 except NeedsNumbers as error:
                     if numbers is None:
                         raise ConcretizationError(
@@ -207,9 +207,9 @@ class ForeignFunction:
                             remedy=f"correct {flat.name} if that is a mistake; if it needs numbers, "
                             f"gt.callback({flat.name}, np.zeros(shape), x)",
                         ) from error
-                    found = library.types_of(flat, flat(*self._given(numbers())))
-            known = self._results[key] = Results(flat.nesting, found)
-        return known
+                    result_types = library.types_of(flat, flat(*self._given(numbers())))
+            results = self._results[key] = Results(flat.nesting, result_types)
+        return results
 
     def _called(
         self,
@@ -231,15 +231,15 @@ class ForeignFunction:
         try:
             with library.running():
                 results = self._explained(operator.program, *self._given(arrays))
-                found = [library.taken(result) for result in results]
+                taken = [library.taken(result) for result in results]
         finally:
             OWN.active = around
-        for array, shape in zip(found, shapes or (), strict=shapes is not None):
+        for array, shape in zip(taken, shapes or (), strict=shapes is not None):
             if array.shape[bool(lead) :] != shape:
                 raise self._other_shapes(
                     f"returned an array of shape {array.shape[bool(lead) :]}, and one of shape {shape} when its shapes were determined"
                 )
-        return tuple([array.reshape((*lead, *array.shape[1:])) for array in found] if lead else found)
+        return tuple([array.reshape((*lead, *array.shape[1:])) for array in taken] if lead else taken)
 
     def _explained(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the library, and say what is wrong if it is one of NumPy."""
@@ -286,38 +286,38 @@ class _OperatorRule(Rule):
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
         values = visible_inputs(node)
         moving = tuple([number for number, tangent in enumerate(tangents) if tangent is not None])
-        given = [tangent for tangent in tangents if tangent is not None]
+        moved = [tangent for tangent in tangents if tangent is not None]
         types = [aval(out.shape, out.dtype) for out in node.outs if is_inexact(out.dtype)]
         if not types:
             return [None] * len(node.outs)
         pushforward = self._operator.pushforward(moving, len(values))
-        found = iter(self._function.call(pushforward, [*values, *given], types))
-        return [next(found) if is_inexact(out.dtype) else None for out in node.outs]
+        pushed = iter(self._function.call(pushforward, [*values, *moved], types))
+        return [next(pushed) if is_inexact(out.dtype) else None for out in node.outs]
 
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
         values = visible_inputs(node)
-        places = tuple(
+        positions = tuple(
             [
-                place
-                for place, (value, flag) in enumerate(zip(values, wanted, strict=True))
+                position
+                for position, (value, flag) in enumerate(zip(values, wanted, strict=True))
                 if flag and is_inexact(value.dtype)
             ]
         )
-        given = [
+        weights = [
             zeros_for(out) if cotangent is None else cotangent
             for out, cotangent in zip(node.outs, cotangents, strict=True)
             if is_inexact(out.dtype)
         ]
         pulled: list[Value | None] = [None] * len(values)
-        if places and given:
-            types = [aval(values[place].shape, values[place].dtype) for place in places]
-            below = self._operator.transposed(places)
-            pullback, count = below or (self._operator.pullback(places, len(values)), len(values))
-            found = self._function.call(pullback, [*values[:count], *given], types)
-            for place, part in zip(places, found, strict=True):
-                pulled[place] = part
+        if positions and weights:
+            types = [aval(values[position].shape, values[position].dtype) for position in positions]
+            below = self._operator.transposed(positions)
+            pullback, count = below or (self._operator.pullback(positions, len(values)), len(values))
+            parts = self._function.call(pullback, [*values[:count], *weights], types)
+            for position, part in zip(positions, parts, strict=True):
+                pulled[position] = part
         return pulled
 
     def pull_back(

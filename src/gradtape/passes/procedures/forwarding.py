@@ -100,7 +100,7 @@ class _Forwarding(Rewriter):
         """What variables hold."""
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        found: list[Statement] = []
+        forwarded: list[Statement] = []
         for statement in statements:
             if isinstance(statement, Load):
                 if statement in self._zeros:
@@ -110,19 +110,19 @@ class _Forwarding(Rewriter):
                     continue
                 load = self.statement(statement)
                 assert isinstance(load, Load)
-                known = self._elements.get(load.pointer, load.index)
-                if known is not None:
+                element = self._elements.get(load.pointer, load.index)
+                if element is not None:
                     self.count += 1
-                    self.becomes[load.out] = known
+                    self.becomes[load.out] = element
                     continue
                 self._elements.set(load.pointer, load.index, load.out)
-                found.append(load)
+                forwarded.append(load)
             elif isinstance(statement, Store):
                 store = self.statement(statement)
                 assert isinstance(store, Store)
                 self._elements.forget_unless_apart(store.pointer, store.index)
                 self._elements.set(store.pointer, store.index, store.value)
-                found.append(store)
+                forwarded.append(store)
             elif isinstance(statement, Read):
                 content = self._contents.get(statement.variable)
                 if content is not None:
@@ -130,15 +130,15 @@ class _Forwarding(Rewriter):
                     self.becomes[statement.out] = content
                     continue
                 self._contents[statement.variable] = statement.out
-                found.append(statement)
+                forwarded.append(statement)
             elif isinstance(statement, Assign):
                 assign = Assign(statement.variable, self.content(statement.value), statement.site)
                 self._contents[assign.variable] = assign.value
-                found.append(assign)
+                forwarded.append(assign)
             else:
                 self._elements.forget({pointer.memory for pointer in stored([statement])})
-                found.append(self._with_blocks(statement))
-        return found
+                forwarded.append(self._with_blocks(statement))
+        return forwarded
 
     def _with_blocks(self, statement: Statement) -> Statement:
         elements, contents = self._elements.copy(), dict(self._contents)
@@ -255,16 +255,16 @@ class _Sums:
 
     def split(self, index: Value) -> tuple[object, int]:
         """Return what indices with the same multiples of the same values have in common, and the constant term."""
-        found = self._known.get(index)
-        if found is None:
+        parts = self._known.get(index)
+        if parts is None:
             form = linear_form(index)
             constant = form.pop(None, 0)
             terms: Counter[object] = Counter()
             for x, factor in form.items():
                 assert x is not None
                 terms[structure(x)] += factor  # different values may be computed alike
-            found = self._known[index] = frozenset([term for term in terms.items() if term[1]]), constant
-        return found
+            parts = self._known[index] = frozenset([term for term in terms.items() if term[1]]), constant
+        return parts
 
 
 def zero_loads(procedure: Procedure) -> set[Load]:
@@ -372,30 +372,30 @@ def _accesses(
 
 def _first_users(body: Sequence[Statement]) -> dict[Memory, Statement]:
     """Return by memory the first of several statements that uses an element or hands a pointer on, itself or in its blocks."""
-    found: dict[Memory, Statement] = {}
+    users: dict[Memory, Statement] = {}
     for statement in body:
         for inner in walk([statement]):
             if isinstance(inner, Load | Store):
-                found.setdefault(inner.pointer.memory, statement)
+                users.setdefault(inner.pointer.memory, statement)
             elif isinstance(inner, Apply | Assign | Push):
                 for content in inner.uses():
                     if isinstance(content, Pointer):
-                        found.setdefault(content.memory, statement)
-    return found
+                        users.setdefault(content.memory, statement)
+    return users
 
 
 def _without_fills(body: Sequence[Statement]) -> list[Statement]:
     """Return the statements of the outermost block; arrays that are stored as a whole before they are read are not filled with zeros."""
     users = _first_users(body)
-    found: list[Statement] = []
+    kept: list[Statement] = []
     for statement in body:
         if isinstance(statement, Allocate) and statement.zero:
             user = users.get(statement.out.memory)
             if user is not None and _stores_all(user, statement):
-                found.append(Allocate(statement.out, statement.size, False))
+                kept.append(Allocate(statement.out, statement.size, False))
                 continue
-        found.append(statement)
-    return found
+        kept.append(statement)
+    return kept
 
 
 def _stores_all(nest: Statement, array: Allocate) -> bool:

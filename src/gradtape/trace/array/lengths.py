@@ -215,15 +215,15 @@ class Questions:
 @contextmanager
 def asking_lengths() -> Iterator[Questions]:
     """Let lengths record what the user's code asks of them in this block, on this thread."""
-    before, found = ASKING.questions, Questions()
+    before, questions = ASKING.questions, Questions()
     try:
-        ASKING.questions = found
-        RAISED.append(found.note_error)
-        yield found
+        ASKING.questions = questions
+        RAISED.append(questions.note_error)
+        yield questions
     finally:
         ASKING.questions = before
-        if found.note_error in RAISED:
-            RAISED.remove(found.note_error)
+        if questions.note_error in RAISED:
+            RAISED.remove(questions.note_error)
 
 
 def length_of(thing: Any) -> Any:
@@ -441,19 +441,19 @@ class Length:
         return _compared("<=", self, other, _frame(1), operator.le)
 
     def __gt__(self, other: Any) -> Any:
-        found = _compared("<=", self, other, _frame(1), operator.le)
-        return found if found is NotImplemented else not found
+        answer = _compared("<=", self, other, _frame(1), operator.le)
+        return answer if answer is NotImplemented else not answer
 
     def __ge__(self, other: Any) -> Any:
-        found = _compared("<", self, other, _frame(1), operator.lt)
-        return found if found is NotImplemented else not found
+        answer = _compared("<", self, other, _frame(1), operator.lt)
+        return answer if answer is NotImplemented else not answer
 
     def __eq__(self, other: Any) -> Any:
         return _compared("==", self, other, _frame(1), operator.eq)
 
     def __ne__(self, other: Any) -> Any:
-        found = _compared("==", self, other, _frame(1), operator.eq)
-        return found if found is NotImplemented else not found
+        answer = _compared("==", self, other, _frame(1), operator.eq)
+        return answer if answer is NotImplemented else not answer
 
     # Arithmetic
 
@@ -518,20 +518,20 @@ def polynomial_of(number: Any) -> Polynomial | None:
 
 def added(x: Polynomial, y: Polynomial, factor: int = 1) -> Polynomial:
     """Return ``x + factor * y``."""
-    found = dict(x)
+    coefficients = dict(x)
     for monomial, coefficient in y.items():
-        found[monomial] = found.get(monomial, Fraction(0)) + factor * coefficient
-    return {monomial: coefficient for monomial, coefficient in found.items() if coefficient}
+        coefficients[monomial] = coefficients.get(monomial, Fraction(0)) + factor * coefficient
+    return {monomial: coefficient for monomial, coefficient in coefficients.items() if coefficient}
 
 
 def multiplied(x: Polynomial, y: Polynomial) -> Polynomial:
     """Return ``x * y``."""
-    found: dict[tuple[int, ...], Fraction] = {}
+    coefficients: dict[tuple[int, ...], Fraction] = {}
     for a, p in x.items():
         for b, q in y.items():
             monomial = tuple(sorted((*a, *b)))
-            found[monomial] = found.get(monomial, Fraction(0)) + p * q
-    return {monomial: coefficient for monomial, coefficient in found.items() if coefficient}
+            coefficients[monomial] = coefficients.get(monomial, Fraction(0)) + p * q
+    return {monomial: coefficient for monomial, coefficient in coefficients.items() if coefficient}
 
 
 _NUMBERS: Final = (int, float, complex, np.number, np.bool_)

@@ -189,13 +189,19 @@ def make_intersection(
         return _plain("HalfspaceIntersection")(*numbers, qhull_options=qhull_options)
 
     def find(*numbers: Any) -> tuple[Any, ...]:
-        found = made(*numbers)
-        rows = [_independent(numbers[0][facet, :ndim], facet, ndim) for facet in found.dual_facets]
-        hull = _plain("ConvexHull")(found.dual_points)
+        intersection = made(*numbers)
+        rows = [_independent(numbers[0][facet, :ndim], facet, ndim) for facet in intersection.dual_facets]
+        hull = _plain("ConvexHull")(intersection.dual_points)
         corners = np.array(rows, np.int32).reshape(-1, ndim)
-        return corners, found.dual_equations, hull.simplices, hull.equations, found.dual_vertices
+        return (
+            corners,
+            intersection.dual_equations,
+            hull.simplices,
+            hull.equations,
+            intersection.dual_vertices,
+        )
 
-    given = halfspaces, interior
+    inputs = halfspaces, interior
     corners, equations, simplices, hull_equations, self._vertices = computed_arrays(
         find,
         (("m", ndim), np.int32),
@@ -203,7 +209,7 @@ def make_intersection(
         (("s", ndim), np.int32),
         (("s", ndim + 1), np.float64),
         (("v",), np.int32),
-        given=given,
+        given=inputs,
     )
     normals, offsets = halfspaces[:, :ndim], halfspaces[:, ndim]
     self.intersections = np.linalg.solve(lookup(normals, corners), -lookup(offsets, corners)[..., None])[
@@ -216,7 +222,7 @@ def make_intersection(
         lookup(self.dual_points, simplices), hull_equations, np.zeros(ndim)
     )
     self.dual_facets = _lists(
-        lambda *numbers: [list(map(int, f)) for f in made(*numbers).dual_facets], *given
+        lambda *numbers: [list(map(int, f)) for f in made(*numbers).dual_facets], *inputs
     )
     _keep(self, halfspaces)
     self.interior_point, self.ndim, self.nineq = interior, ndim, halfspaces.shape[0]
@@ -246,8 +252,14 @@ def make_triangulation(
         return _plain("Delaunay")(numbers, furthest_site, qhull_options=qhull_options)
 
     def find(numbers: Any) -> tuple[Any, ...]:
-        found = made(numbers)
-        return found.simplices, found.neighbors, found.equations, found.good, found.coplanar
+        triangulation = made(numbers)
+        return (
+            triangulation.simplices,
+            triangulation.neighbors,
+            triangulation.equations,
+            triangulation.good,
+            triangulation.coplanar,
+        )
 
     self.simplices, self.neighbors, equations, self.good, self.coplanar = computed_arrays(
         find,
@@ -374,15 +386,15 @@ def make_diagram(
         return _plain("Voronoi")(numbers, furthest_site, qhull_options=qhull_options)
 
     def find(numbers: Any) -> tuple[Any, ...]:
-        found = made(numbers)
-        around: list[set[int]] = [set() for _ in found.vertices]
-        for pair, places in zip(found.ridge_points.tolist(), found.ridge_vertices, strict=True):
-            for place in places:
-                if place >= 0:
-                    around[place].update(pair)
+        diagram = made(numbers)
+        around: list[set[int]] = [set() for _ in diagram.vertices]
+        for pair, ridge in zip(diagram.ridge_points.tolist(), diagram.ridge_vertices, strict=True):
+            for vertex in ridge:
+                if vertex >= 0:
+                    around[vertex].update(pair)
         chosen = [_simplex(numbers, sorted(members), ndim) for members in around]
         simplices = np.array(chosen, np.int32).reshape(-1, ndim + 1)
-        return simplices, found.ridge_points, found.point_region
+        return simplices, diagram.ridge_points, diagram.point_region
 
     simplices, self.ridge_points, self.point_region = computed_arrays(
         find,
@@ -441,8 +453,8 @@ def make_spherical_diagram(
     def find(*numbers: Any) -> tuple[Any, ...]:
         return (made(*numbers)._simplices,)
 
-    given = points, radius, center
-    (simplices,) = computed_arrays(find, (("m", ndim), np.int32), given=given)
+    inputs = points, radius, center
+    (simplices,) = computed_arrays(find, (("m", ndim), np.int32), given=inputs)
     self.points, self.radius, self.center, self._dim, self._rank = points, radius, center, ndim, ndim
     corners = lookup(points, simplices)
     middle = np.mean(points, axis=0)
@@ -452,9 +464,9 @@ def make_spherical_diagram(
     self.vertices = radius * unit + center
     self._simplices = simplices
     self._gradtape_made = lambda: computed_structure(
-        lambda *numbers: [list(map(int, each)) for each in _sorted_regions(made(*numbers))], *given
+        lambda *numbers: [list(map(int, each)) for each in _sorted_regions(made(*numbers))], *inputs
     )
-    self.regions = _lists(lambda *numbers: [list(map(int, each)) for each in made(*numbers).regions], *given)
+    self.regions = _lists(lambda *numbers: [list(map(int, each)) for each in made(*numbers).regions], *inputs)
 
 
 def _sorted_regions(diagram: Any) -> Any:

@@ -184,7 +184,7 @@ def _emit_backward(
     ]
     back.carries += [*more, *body.carry_masks.values(), *[_const_mask_carry(const, body) for const in shared]]
     outputs = back.emit()
-    found = dict(
+    cotangents = dict(
         zip(
             (*by_carry, *elements),
             (*outputs.carries[: len(by_carry)], *outputs.ys[: len(elements)]),
@@ -200,15 +200,15 @@ def _emit_backward(
     )
     if deferred is not None:
         for const, total in deferred.totals(outputs.ys).items():
-            found[const] = add(found[const], total) if const in found else total
+            cotangents[const] = add(cotangents[const], total) if const in cotangents else total
     inners = draft.body_inputs[1:]
     lead: list[Cotangent | None] = [None] * (len(wanted) - len(inners))
     flags = wanted[len(lead) :]
     return [
         *lead,
         *[
-            Cotangent(found[inner], masks.get(inner), inner in body.contribution_masks)
-            if flag and inner in found
+            Cotangent(cotangents[inner], masks.get(inner), inner in body.contribution_masks)
+            if flag and inner in cotangents
             else None
             for inner, flag in zip(inners, flags, strict=True)
         ],
@@ -302,8 +302,8 @@ def _body_vjp(draft: Draft, carries: Some, ys: Some, wanted: Sequence[bool]) -> 
         if cotangent is not None and carry.inner in sources
     }
     y_seeds = {
-        place: placeholder(value)
-        for place, (value, cotangent) in enumerate(zip(draft.ys, ys, strict=True))
+        number: placeholder(value)
+        for number, (value, cotangent) in enumerate(zip(draft.ys, ys, strict=True))
         if cotangent is not None and value in active
     }
     inners = [carry.inner for carry in draft.carries]
@@ -314,14 +314,14 @@ def _body_vjp(draft: Draft, carries: Some, ys: Some, wanted: Sequence[bool]) -> 
     }
     masks = {inner: Value(aval(inner.shape, BOOL)) for inner in init_masks}
     y_masks = {
-        place: Value(aval(stand.shape, BOOL))
-        for place, stand in y_seeds.items()
-        if (cotangent := ys[place]) is not None and cotangent.mask is not None
+        number: Value(aval(stand.shape, BOOL))
+        for number, stand in y_seeds.items()
+        if (cotangent := ys[number]) is not None and cotangent.mask is not None
     }
     while True:  # terminates: each round but the last finds another carry with a cotangent or a mask
         targets = [carry for carry in draft.carries if carry.inner in carry_seeds]
         sweep = reverse_sweep(
-            [*[carry.next_carry for carry in targets], *[draft.ys[place] for place in y_seeds]],
+            [*[carry.next_carry for carry in targets], *[draft.ys[number] for number in y_seeds]],
             list(sources),
             [*[carry_seeds[carry.inner] for carry in targets], *y_seeds.values()],
             never_stop,
@@ -352,12 +352,12 @@ def _body_vjp(draft: Draft, carries: Some, ys: Some, wanted: Sequence[bool]) -> 
         next_carry = everywhere if end is None or end.mask is None else _spread(end.mask, inner.shape)
         carried[inner] = Carry(init_masks.get(inner, everywhere), mask, next_carry)
     contribution_masks = {
-        given.inner: _spread(end.mask, given.inner.shape)
-        for given in (*draft.consts, *draft.elements)
-        if given.outer.dtype.kind != "O"
-        and (end := arrived.get(given.inner)) is not None
+        operand.inner: _spread(end.mask, operand.inner.shape)
+        for operand in (*draft.consts, *draft.elements)
+        if operand.outer.dtype.kind != "O"
+        and (end := arrived.get(operand.inner)) is not None
         and end.mask is not None
-        and given.inner in pulled
+        and operand.inner in pulled
     }
     return _BodyVjp(carry_seeds, y_seeds, y_masks, pulled, carried, contribution_masks)
 
@@ -370,24 +370,24 @@ def _spread(mask: Value, shape: Shape) -> Value:
 def _differentiable_inputs(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:
     """Return the inputs of the body that depend on wanted operands, carries through earlier iterations included."""
     flags = [flag for group in draft.split(wanted) for flag in group]
-    found: dict[Value, None] = {
+    inputs: dict[Value, None] = {
         inner: None
         for inner, flag in zip(draft.body_inputs[1:], flags, strict=True)
         if flag and carries_derivatives(inner.dtype)
     }
     nodes = draft.nodes()
     while True:  # terminates: each round but the last finds another carry
-        active = active_values(nodes, found)
+        active = active_values(nodes, inputs)
         newly_active = [
             carry.inner
             for carry in draft.carries
             if carry.next_carry in active
-            and carry.inner not in found
+            and carry.inner not in inputs
             and carries_derivatives(carry.inner.dtype)
         ]
         if not newly_active:
-            return found
-        found.update(dict.fromkeys(newly_active))
+            return inputs
+        inputs.update(dict.fromkeys(newly_active))
 
 
 def _planned_policy(node: Node, draft: Draft, body: _BodyVjp) -> Any:

@@ -222,28 +222,32 @@ def with_given_squares(
         pointer.memory for statement in walk(procedure.body) for pointer in statement.pointers_written()
     }
     flagged = [
-        place
-        for place, parameter in enumerate(procedure.parameters)
-        if kinked[place] is not None
+        position
+        for position, parameter in enumerate(procedure.parameters)
+        if kinked[position] is not None
         and parameter.dtype.kind == "f"
         and not (isinstance(parameter, Pointer) and parameter.memory in written)
     ]
     if not flagged and (result is None or not _computes_kinks(procedure)):
         return None
     equal = Rewriter()
-    for place in flagged:
-        first = kinked[place]
+    for position in flagged:
+        first = kinked[position]
         if first is not None and first in flagged:
-            equal.becomes[procedure.parameters[place]] = procedure.parameters[first]
+            equal.becomes[procedure.parameters[position]] = procedure.parameters[first]
     procedure = forward_elements(merge_equal_statements(forward_elements(equal.rewritten(procedure))))
     squared = None if result is None else procedure.results[result]
-    kinks = _Kinks(procedure, [procedure.parameters[place] for place in flagged], squared)
+    kinks = _Kinks(procedure, [procedure.parameters[position] for position in flagged], squared)
     if squared is not None and not kinks.has_result:
         return None
-    places = [place for place in flagged if location_of(procedure.parameters[place]) in kinks.locations]
-    if not places and squared is None:
+    positions = [
+        position for position in flagged if location_of(procedure.parameters[position]) in kinks.locations
+    ]
+    if not positions and squared is None:
         return None
-    return SquaredProcedure(_Squared(procedure, kinks, places, squared).rewritten(procedure), tuple(places))
+    return SquaredProcedure(
+        _Squared(procedure, kinks, positions, squared).rewritten(procedure), tuple(positions)
+    )
 
 
 class _Kinks:
@@ -291,20 +295,20 @@ class _Kinks:
         while True:  # ends: each round adds a location
             self._leaves = {value: location for value, location in loads(statements) if location in kinked}
             self._leaves |= numbers
-            found = {
+            added = {
                 location
                 for value, location in stored
                 if location not in shared and value.dtype.kind == "f" and has_kink(value, self._leaves)
             }
-            found |= {
+            added |= {
                 span.pointer.memory
                 for apply in applies
                 for output, span in zip(apply.graph.outputs, apply.outputs, strict=True)
                 if span.pointer.memory not in shared and self._has_kink(apply, output, kinked)
             }
-            if found <= kinked:
+            if added <= kinked:
                 break
-            kinked |= found
+            kinked |= added
         for node in self._products:
             square = self.square(node.out)
             if square is not None:
@@ -352,15 +356,15 @@ class _Kinks:
     def _want_of(self, apply: Apply, output: Value, kinked: Collection[Location | Content]) -> None:
         """Ask for the squares of what elements of an output of an array computation are moved from."""
         square = square_of_elements(output, never_stop)
-        given = dict(zip(apply.graph.inputs, apply.inputs, strict=True))
+        operands = dict(zip(apply.graph.inputs, apply.inputs, strict=True))
         for x in () if square is None else square.others:
-            operand = given.get(x)
+            operand = operands.get(x)
             if isinstance(operand, Span):
                 self.locations |= {operand.pointer.memory} & set(kinked)
             elif operand is not None:
-                found = self.square(multiply(operand, operand))
-                if found is not None:
-                    self._want(found[0])
+                squared = self.square(multiply(operand, operand))
+                if squared is not None:
+                    self._want(squared[0])
 
     def square(self, product: Value) -> tuple[Value, tuple[Value, ...]] | None:
         """Return what a product has the square of as a factor, and the other factors; None for numbers and other products."""
@@ -434,8 +438,8 @@ class _Squared(Rewriter):
         self._build = ProcedureBuilder(procedure.name, names(procedure))
         self._shadows = Shadows(self._build, kinks.locations, "squared")
         self._squares: dict[Value, Value] = {}
-        for place in places:
-            parameter, type_ = procedure.parameters[place], procedure.types[place]
+        for position in places:
+            parameter, type_ = procedure.parameters[position], procedure.types[position]
             if isinstance(parameter, Pointer):
                 self._shadows.add_parameter(parameter, type_)
             else:
