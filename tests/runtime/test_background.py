@@ -45,6 +45,7 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     monkeypatch.setattr(program, "PATIENCE", 0.0)
+    monkeypatch.setattr(program, "SECONDS_PER_NODE", 0.0)
     made = Gate(monkeypatch)
     with gt.config.override(compile="background", disk_cache=False):
         yield made
@@ -138,6 +139,7 @@ def test_variables_are_assigned_once_for_each_call(gate: Gate) -> None:
 
 def test_an_interpretation_ends_when_the_kernel_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "PATIENCE", 0.0)
+    monkeypatch.setattr(program, "SECONDS_PER_NODE", 0.0)
     f = gt.jit(lambda x: gt.fori_loop(0, 10**8, lambda i, c: c * 0.5 + x, x))
     with gt.config.override(compile="background", disk_cache=False):
         assert float(f(1.25)) == 2.5
@@ -218,14 +220,14 @@ def test_threads_compile_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_ctrl_c_leaves_a_compilation_that_others_use(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = background.Compilation.wait
+    wait = background.Compilation.wait_for_share
 
-    def interrupted(self: Any, seconds: float) -> bool:
-        monkeypatch.setattr(background.Compilation, "wait", wait)
+    def interrupted(self: Any, most: float) -> bool:
+        monkeypatch.setattr(background.Compilation, "wait_for_share", wait)
         raise KeyboardInterrupt
 
     f = gt.jit(lambda x: np.sum(x * 3.375))
-    monkeypatch.setattr(background.Compilation, "wait", interrupted)
+    monkeypatch.setattr(background.Compilation, "wait_for_share", interrupted)
     with pytest.raises(KeyboardInterrupt):
         f(X)
     early = f(X)
@@ -239,7 +241,7 @@ import numpy as np
 import gradtape as gt
 from gradtape.runtime.compile import engine, program
 
-program.PATIENCE = 0.0
+program.PATIENCE = program.SECONDS_PER_NODE = 0.0
 gt.config.compile, gt.config.disk_cache, gt.config.progress = "background", False, False
 arrived, go_on = threading.Event(), threading.Event()
 optimise = engine._optimise

@@ -1,5 +1,9 @@
 """Compilation in the background: threads compile kernels while the NumPy interpreter answers calls.
 
+A kernel that may never pay is requested late: a program that is called once need not be compiled, and one that is called a thousand times
+should not lose much. So the interpreter first takes a part of the time that compiling is expected to take, and from the request on the same
+part of the time that passes; calls wait where it has had more.
+
 The threads end when there is nothing left to compile, and are no daemons: the process waits at its end for the module that LLVM is working
 on, and leaves the others.
 """
@@ -12,23 +16,33 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from gradtape.config import before_change
 from gradtape.locks import Rank, new_lock, renewed_in_child
 from gradtape.runtime.compile.engine import Abandoned, abandon_when
 
-__all__ = ["PATIENCE", "Compilation", "compiled_by_a_thread", "finish_all"]
+__all__ = ["PATIENCE", "Compilation", "compilation_of", "finish_all"]
 
 T = TypeVar("T")
 
 PATIENCE: Final = 0.2
-"""Seconds that a call waits for its kernel before the interpreter answers it."""
+"""Seconds that a call waits for its kernel at most, while the interpreter could answer it."""
+
+SLICE: Final = 0.02
+"""Seconds that the interpreter may be ahead of its share before a call waits: the shorter, the more often threads take turns."""
+
+SHARE: Final = 0.1
+"""The part of the time for compiling that the interpreter may take before, and meanwhile, when the threads need Python as well."""
+
+SECONDS_PER_NODE: Final = 5e-4
+"""What it takes to compile a graph, for each of its nodes."""
 
 MOST_THREADS: Final = 8
 
 _lock: Final = new_lock(Rank.LEAF)
 _queue: Final[list[Compilation[Any]]] = []
-_unfinished: Final[dict[str, Compilation[Any]]] = {}
+_unfinished: Final[WeakValueDictionary[str, Compilation[Any]]] = WeakValueDictionary()
 _threads: Final[list[threading.Thread]] = []
 
 
@@ -41,14 +55,28 @@ class Compilation(Generic[T]):
         What it is kept under.
     build : callable
         Compiles it.
+    expected : float
+        Seconds that this is expected to take.
     """
 
-    __slots__ = ("_begin", "_build", "_error", "_over", "_result", "key")
+    __slots__ = (
+        "__weakref__",
+        "_begin",
+        "_build",
+        "_error",
+        "_expected",
+        "_interpreting",
+        "_over",
+        "_result",
+        "key",
+    )
 
-    def __init__(self, key: str, build: Callable[[], T]) -> None:
+    def __init__(self, key: str, build: Callable[[], T], expected: float) -> None:
         self.key = key
         self._build = build
-        self._begin = time.perf_counter()
+        self._expected = expected
+        self._interpreting = 0.0
+        self._begin: float | None = None
         self._over = threading.Event()
         self._result: list[T] = []
         self._error: BaseException | None = None
@@ -59,16 +87,46 @@ class Compilation(Generic[T]):
         return bool(self._result) or self._error is not None
 
     @property
+    def is_requested(self) -> bool:
+        """Whether it is to be compiled whatever comes."""
+        return self._begin is not None
+
+    @property
     def seconds(self) -> float:
         """How long ago it was requested."""
-        return time.perf_counter() - self._begin
+        return 0.0 if self._begin is None else time.perf_counter() - self._begin
+
+    def request(self) -> None:
+        """Let one of the threads compile it soon."""
+        with _lock:
+            if self._begin is None:
+                self._begin = time.perf_counter()
+                _queue.append(self)
+        _start_thread()
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end, and return whether it has come."""
         if not self.is_over:
-            _start_thread()  # of which a forked process has none
+            self.request()
             self._over.wait(seconds)
         return self.is_over
+
+    def note_interpreting(self, seconds: float) -> None:
+        """Take note of seconds in the interpreter, and request the kernel once these are its share of what is expected."""
+        self._interpreting += seconds
+        if self._begin is None and self._ahead() > 0.0:
+            self.request()
+
+    def wait_for_share(self, most: float) -> bool:
+        """Wait while the interpreter has had more than its share, up to so many seconds, and return whether the end has come."""
+        ahead = self._ahead()
+        if ahead > SLICE:
+            return self.wait(min(ahead, most))
+        return self.is_over
+
+    def _ahead(self) -> float:
+        """Return for how long there should be no interpretation."""
+        return self._interpreting / SHARE - self._expected - self.seconds
 
     def result(self) -> T:
         """Return the result, once it is there; raise the error with which the thread has ended."""
@@ -77,6 +135,8 @@ class Compilation(Generic[T]):
                 is_waiting = self in _queue
                 if is_waiting:
                     _queue.remove(self)
+                elif self._begin is None:
+                    self._begin, is_waiting = time.perf_counter(), True
             if is_waiting:
                 self.run()
             else:
@@ -102,18 +162,17 @@ class Compilation(Generic[T]):
         self._over.set()
 
     def begin_anew(self) -> None:
-        """Forget the thread, which a forked process does not have."""
+        """Forget the request, and the thread, which a forked process does not have."""
+        self._begin = None
         self._over = threading.Event()
 
 
-def compiled_by_a_thread(key: str, build: Callable[[], T]) -> Compilation[T]:
-    """Return the compilation of a kernel; one of the threads does it soon."""
+def compilation_of(key: str, build: Callable[[], T], expected: float = 0.0) -> Compilation[T]:
+    """Return the compilation of a kernel that is expected to take so many seconds; somebody has to request it."""
     with _lock:
         found = _unfinished.get(key)
         if found is None:
-            found = _unfinished[key] = Compilation(key, build)
-            _queue.append(found)
-    _start_thread()
+            found = _unfinished[key] = Compilation(key, build, expected)
     return found
 
 
@@ -163,10 +222,10 @@ def _is_ending() -> bool:
 
 
 def _go_on_in_child() -> None:
-    """Let what other threads were compiling wait, in a forked process that does not have them."""
+    """Forget what other threads were to compile, in a forked process that does not have them."""
     _threads.clear()
-    _queue[:] = _unfinished.values()
-    for compilation in _queue:
+    _queue.clear()
+    for compilation in list(_unfinished.values()):
         compilation.begin_anew()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final, Protocol
@@ -13,7 +14,7 @@ from gradtape.collector import collector_paused
 from gradtape.config import config
 from gradtape.errors import InternalError
 from gradtape.ir.body import bodies_of
-from gradtape.ir.budget import steps_since_now
+from gradtape.ir.budget import graph_size, steps_since_now
 from gradtape.ir.evaluate import Stopped, compute_values, stopped_when
 from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph, Node, Value
@@ -23,7 +24,7 @@ from gradtape.passes.simplify.annotations import inline_custom_calls
 from gradtape.progress import counting
 from gradtape.runtime.call.convention import ArraySpec, CallForm
 from gradtape.runtime.call.entry import NativeFunction, bind
-from gradtape.runtime.compile.background import PATIENCE, Compilation, compiled_by_a_thread
+from gradtape.runtime.compile.background import PATIENCE, SECONDS_PER_NODE, Compilation, compilation_of
 from gradtape.runtime.compile.kernel import (
     Kernel,
     compile_graph,
@@ -184,9 +185,21 @@ class Program:
 
     def _run_meanwhile(self, arrays: Sequence[NDArray], compilation: Compilation[Kernel]) -> list[NDArray]:
         """Compute the outputs on the interpreter, unless the kernel is there before these are."""
-        if not compilation.wait(0.0):
-            with suppress(Stopped), stopped_when(lambda: compilation.is_over):
+        since, patience = time.perf_counter(), PATIENCE
+
+        def is_overtaken() -> bool:
+            nonlocal since, patience
+            now = time.perf_counter()
+            compilation.note_interpreting(now - since)
+            is_over = compilation.wait_for_share(patience)
+            since = time.perf_counter()
+            patience -= since - now
+            return is_over
+
+        if not (compilation.is_requested and compilation.wait(0.0)):
+            with suppress(Stopped), stopped_when(is_overtaken):
                 outputs = self._interpret(arrays)
+                compilation.note_interpreting(time.perf_counter() - since)
                 self.interpreted += 1
                 return outputs
         self._take(compilation)
@@ -321,13 +334,8 @@ def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None =
         shapes = "symbolic" if config.shapes == "symbolic" else "exact"
     key = f"{print_}:{form}:{config.precise_math}:{config.compiler}:{shapes}"
     if config.compile == "background" and key not in kernels and _may_be_interpreted(graph):
-        compilation = compiled_by_a_thread(
-            key, lambda: kernels.get(key, lambda: _kernel(graph, form, key, shapes))
-        )
-        compilation.wait(PATIENCE)
-        program = Program(graph, compilation)
-        program.kernel_so_far  # noqa: B018  it is taken, and a warning given, if it is there
-        return program
+        build = lambda: kernels.get(key, lambda: _kernel(graph, form, key, shapes))  # noqa: E731
+        return Program(graph, compilation_of(key, build, SECONDS_PER_NODE * graph_size(graph)))
     made: list[Kernel] = []
 
     def make() -> Kernel:
@@ -369,12 +377,13 @@ _IN_THE_MAKING: Final = Kernel(None, None, 0, "background", 0.0, (), "a thread c
 
 def _kernel(graph: Graph, form: CallForm | None, key: str, shapes: str) -> Kernel:
     compile_ = compile_symbolic if shapes == "symbolic" else compile_graph
-    return kernel_for(lambda: graph, form, key, compile_)
+    with collector_paused():
+        return kernel_for(lambda: graph, form, key, compile_)
 
 
 def _compiled(graph: Graph, form: CallForm | None, key: str, shapes: str) -> Kernel:
     """Compile or load the kernel of a graph."""
-    with collector_paused(), counting(f"compiling {graph.name}", "step", steps_since_now()):
+    with counting(f"compiling {graph.name}", "step", steps_since_now()):
         kernel = _kernel(graph, form, key, shapes)
     warn_of(kernel, graph)
     profiler = ACTIVE.profiler

@@ -26,7 +26,7 @@ from gradtape.passes.prologue import Split, may_pay, split
 from gradtape.passes.rewrite import closed
 from gradtape.passes.simplify.masks import fold_masks
 from gradtape.runtime.call.convention import ArraySpec, CallForm, ScalarSpec
-from gradtape.runtime.compile.background import PATIENCE, Compilation, compiled_by_a_thread
+from gradtape.runtime.compile.background import PATIENCE, Compilation, compilation_of
 from gradtape.runtime.compile.program import Program, part_program
 
 __all__ = ["Kept", "Prologue", "kept_bytes", "prologue_of"]
@@ -237,7 +237,7 @@ class Prologue:
     def _make(self, stable: frozenset[int]) -> None:
         """Let a thread split the program, and wait for a while."""
         graph, form, most = self._graph, self._form, config.kept_memory - kept_bytes()
-        making = self._making = compiled_by_a_thread(
+        making = self._making = compilation_of(
             f"prologue:{id(self)}", lambda: _programs(graph, form, stable, most)
         )
         if making.wait(PATIENCE):
