@@ -188,8 +188,8 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     ),
     "compile": _Setting(
         "wait",
-        "whether a call waits until its kernel is compiled, or is answered by the NumPy interpreter while a thread compiles, "
-        "if that takes more than 0.2 s",
+        "whether a call waits until its kernel is compiled, or is answered by the NumPy interpreter until a thread has compiled it, "
+        "which begins once a function is called often",
         check=_compile_when,
         allowed='"wait" or "background"',
     ),

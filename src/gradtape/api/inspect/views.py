@@ -200,7 +200,7 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
     program = specialisation.program
     kernel = program.kernel_so_far
     origin = {
-        "background": f"has been compiled by a thread for {kernel.seconds:.1f} s, and the NumPy interpreter answers calls until it is done",
+        "background": f"{kernel.reason}, and the NumPy interpreter answers calls until it is done",
         "compiled": f"compiled in {kernel.seconds * 1e3:.1f} ms",
         "disk": f"loaded from the disk cache in {kernel.seconds * 1e3:.1f} ms",
         "interpreter": f"runs on the NumPy interpreter: {kernel.reason}",

@@ -18,8 +18,9 @@ from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from gradtape.config import before_change
+from gradtape.config import before_change, config
 from gradtape.locks import Rank, new_lock, renewed_in_child
+from gradtape.lru import LRU
 from gradtape.runtime.compile.engine import Abandoned, abandon_when
 
 __all__ = ["PATIENCE", "Compilation", "compilation_of", "finish_all"]
@@ -41,6 +42,18 @@ SECONDS_PER_NODE: Final = 5e-4
 MOST_THREADS: Final = 8
 
 _lock: Final = new_lock(Rank.LEAF)
+
+
+class _Account:
+    """Seconds that the interpreter has taken for calls of the programs of a kernel, also of those that are gone."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+
+_accounts: Final[LRU[str, _Account]] = LRU(lambda: config.memory_cache)
 _queue: Final[list[Compilation[Any]]] = []
 _unfinished: Final[WeakValueDictionary[str, Compilation[Any]]] = WeakValueDictionary()
 _threads: Final[list[threading.Thread]] = []
@@ -61,11 +74,11 @@ class Compilation(Generic[T]):
 
     __slots__ = (
         "__weakref__",
+        "_account",
         "_begin",
         "_build",
         "_error",
         "_expected",
-        "_interpreting",
         "_over",
         "_result",
         "key",
@@ -75,7 +88,8 @@ class Compilation(Generic[T]):
         self.key = key
         self._build = build
         self._expected = expected
-        self._interpreting = 0.0
+        self._account = _accounts.get(key) or _Account()
+        _accounts[key] = self._account
         self._begin: float | None = None
         self._over = threading.Event()
         self._result: list[T] = []
@@ -113,7 +127,7 @@ class Compilation(Generic[T]):
 
     def note_interpreting(self, seconds: float) -> None:
         """Take note of seconds in the interpreter, and request the kernel once these are its share of what is expected."""
-        self._interpreting += seconds
+        self._account.seconds += seconds
         if self._begin is None and self._ahead() > 0.0:
             self.request()
 
@@ -126,7 +140,7 @@ class Compilation(Generic[T]):
 
     def _ahead(self) -> float:
         """Return for how long there should be no interpretation."""
-        return self._interpreting / SHARE - self._expected - self.seconds
+        return self._account.seconds / SHARE - self._expected - self.seconds
 
     def result(self) -> T:
         """Return the result, once it is there; raise the error with which the thread has ended."""

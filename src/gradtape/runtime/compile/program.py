@@ -103,7 +103,7 @@ class Program:
     graph : Graph
         Inputs, outputs, guards; its constants' data are those of this program.
     kernel : Kernel or Compilation
-        Shared with other programs of the same fingerprint. While a thread compiles it, the interpreter runs the graph.
+        Shared with other programs of the same fingerprint. Until a thread has compiled it, the interpreter runs the graph.
     was_known : bool
         Whether the kernel was in memory when the program was made.
 
@@ -156,7 +156,12 @@ class Program:
         compilation = self._compilation
         if compilation is None or compilation.is_over:
             return self.kernel
-        return _IN_THE_MAKING._replace(seconds=compilation.seconds)
+        if not compilation.is_requested:
+            return _IN_THE_MAKING
+        seconds = compilation.seconds
+        return _IN_THE_MAKING._replace(
+            seconds=seconds, reason=f"has been compiled by a thread for {seconds:.1f} s"
+        )
 
     @property
     def is_in_the_making(self) -> bool:
@@ -372,7 +377,9 @@ def record_program(graph: Graph) -> Program:
     return tape_program(without_data_rolled(graph) if config.reroll else without_data(graph))
 
 
-_IN_THE_MAKING: Final = Kernel(None, None, 0, "background", 0.0, (), "a thread compiles it", keys=())
+_IN_THE_MAKING: Final = Kernel(
+    None, None, 0, "background", 0.0, (), "is compiled by a thread if it is called often", keys=()
+)
 
 
 def _kernel(graph: Graph, form: CallForm | None, key: str, shapes: str) -> Kernel:
