@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import CompileWarning
+from gradtape.lru import LRU
 from gradtape.runtime.call.capi import FREE_THREADED
 from gradtape.runtime.compile import background, engine, kernel, program
 from tests.support.processes import run_python, words_printed
@@ -292,3 +294,92 @@ print('end')
 """
     )
     assert (run.returncode, run.stdout.split(), run.stderr) == (0, ["end", "9.0"], "")
+
+
+class _Kernels:
+    """Counts compilations in a test of when they are requested."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, per_node: float) -> None:
+        self.count = 0
+        compile_ = program._kernel
+
+        def counted(*args: Any) -> Any:
+            self.count += 1
+            return compile_(*args)
+
+        monkeypatch.setattr(program, "_kernel", counted)
+        monkeypatch.setattr(program, "SECONDS_PER_NODE", per_node)
+
+
+def test_what_is_called_seldom_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = _Kernels(monkeypatch, 1e6)
+    with gt.config.override(compile="background", disk_cache=False):
+        f = gt.jit(lambda x: np.sum(np.tanh(x) * 8.125))
+        values = [f(X) for _ in range(3)]
+        said = gt.inspect.explain(f)
+        assert (kernels.count, "if it is called often" in said) == (0, True)
+        assert "answered by the NumPy interpreter while it was compiled: 3" in said
+        assert len(background._unfinished) == 1
+        assert f.lower(gt.spec(7)).compile()(X) == pytest.approx(values[0], rel=1e-12)
+        assert kernels.count == 1
+        assert values == pytest.approx([f(X)] * 3, rel=1e-12)
+    assert not background._unfinished
+
+
+def test_what_was_not_compiled_does_not_keep_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    _Kernels(monkeypatch, 1e6)
+    with gt.config.override(compile="background", disk_cache=False):
+        f = gt.jit(lambda x: np.sum(np.tanh(x) * 8.25))
+        f(X)
+        assert len(background._unfinished) == 1
+        del f
+        gc.collect()
+        assert not background._unfinished
+
+
+def test_calls_of_functions_made_anew_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = _Kernels(monkeypatch, 1e6)
+    accounts: LRU[str, Any] = LRU(lambda: 8)
+    monkeypatch.setattr(background, "_accounts", accounts)
+    with gt.config.override(compile="background", disk_cache=False):
+        for _ in range(2):
+            gt.jit(lambda x: np.sum(np.tanh(x) * 8.375))(X)
+            gc.collect()
+            assert kernels.count == 0
+        (key,) = accounts._entries
+        accounts.get(key).seconds = 1e9  # type: ignore[union-attr]
+        gt.jit(lambda x: np.sum(np.tanh(x) * 8.375))(X)
+        background.finish_all()
+        assert kernels.count == 1
+
+
+def test_the_interpreter_takes_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    pauses: list[float] = []
+
+    class Event(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            nonlocal now
+            pauses.append(timeout)
+            now += timeout
+            return False
+
+    monkeypatch.setattr(background.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(background, "_start_thread", lambda: None)
+    making = background.compilation_of("share", lambda: 1, expected=2.0)
+    making._over = Event()
+    making.note_interpreting(0.15)
+    assert (making.is_requested, making.wait_for_share(0.2), pauses) == (False, False, [])
+    making.note_interpreting(0.0501)
+    assert (making.is_requested, making.wait_for_share(0.2), pauses) == (True, False, [])
+    now += 0.1
+    making.note_interpreting(0.02)
+    assert not making.wait_for_share(0.2)
+    assert pauses == [pytest.approx(0.101)]
+    making.note_interpreting(0.1)
+    assert not making.wait_for_share(0.2)
+    assert not making.wait_for_share(0.0)
+    assert pauses[1:] == [0.2, 0.0]
+    assert making.result() == 1
+    assert making.wait_for_share(0.2)
