@@ -5,6 +5,7 @@ The arguments are those of `scipy.optimize`. Results are its results, with the u
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.api.debug.line_search import Trials
 from gradtape.api.ode.initial_value import METHODS as _ODE_METHODS
 from gradtape.api.ode.initial_value import OWN, solve_by_own_steps
 from gradtape.api.ode.initial_value import solve_ivp as traced_solve_ivp
@@ -51,6 +53,12 @@ from gradtape.trace.source.sites import user_site
 
 NEAR_KINK: Final = 1e-2
 """How near a kink counts where a run has failed: a line search gives up some way before it, since the slopes beyond it are others."""
+
+NEAR_CROSSING: Final = 1e-6
+"""How near a kink counts where the gradient is known to jump."""
+
+ENDS_ON_SLOPES: Final = frozenset({"l-bfgs-b"})
+"""Methods of which a run has success where its steps reduce the function by little, however steep it is there."""
 
 OUT_OF_ITERATIONS: Final = 1
 """SciPy's status of a run that has reached its limit of iterations, at no place of its own."""
@@ -177,13 +185,16 @@ def minimize(
     elif solver in WITH_PRODUCTS:
         more["hessp"] = _with_vector_second(program.compiled(compiled_product))
     plain = program.compiled(jit)
-    function = value if solver in WITH_GRADIENT else lambda x, *args: float(plain(x, *args))
+    trials = Trials(value)
+    function = trials if solver in WITH_GRADIENT else lambda x, *args: float(plain(x, *args))
     with counting("minimising", "evaluation", lambda: program.calls):
         result = optimize.minimize(function, start, bounds=ends, **more)
     if not np.isfinite(result.fun):
         _warn_of_nan(fun, unknowns.nested(result.x), args, result.fun)
+    elif solver in WITH_GRADIENT and _may_chatter(result, solver, trials):
+        _warn_of_kink(fun, unknowns, result, args, trials)
     elif not result.success and result.status != OUT_OF_ITERATIONS:
-        _warn_of_kink(fun, unknowns.nested(result.x), args)
+        _warn_of_kink(fun, unknowns, result, args, None)
     fit = Fit(fun, unknowns, args, _number, ends, "constraints" if several else "")
     return remember(_with_nested(result, unknowns), fit)
 
@@ -209,19 +220,35 @@ def _warn_of_nan(fun: Function, x: Any, args: tuple[Any, ...], value: Any) -> No
     )
 
 
-def _warn_of_kink(fun: Function, x: Any, args: tuple[Any, ...]) -> None:
-    """Warn if a run that failed has ended between the sides of a kink, which gradients cannot tell from a slope."""
+def _may_chatter(found: Any, method: str, trials: Trials) -> bool:
+    """Return whether a run may have ended between the sides of a kink: its line search failed, or its steps became small on a slope."""
+    if method not in ENDS_ON_SLOPES:
+        return not found.success and found.status != OUT_OF_ITERATIONS
+    return found.status != OUT_OF_ITERATIONS and trials.is_steep(np.ravel(found.jac))
+
+
+def _warn_of_kink(
+    fun: Function, unknowns: Unknowns, found: Any, args: tuple[Any, ...], trials: Trials | None
+) -> None:
+    """Warn if a run has ended between the sides of a kink, which gradients cannot tell from a slope."""
     debug: Any = importlib.import_module("gradtape.api.debug")
-    try:
-        kinks = debug.kinks(lambda x: fun(x, *args), x, near=NEAR_KINK)
-    except GradtapeError:  # a function that cannot run op by op
-        return
+    crossing = None if trials is None else trials.crossing(found.x, *args)
+    places = [] if crossing is None else [(crossing, NEAR_CROSSING)]
+    if not found.success:
+        places.append((found.x, NEAR_KINK))
+    kinks: list[Any] = []
+    for x, near in places:
+        with contextlib.suppress(GradtapeError):  # a function that cannot run op by op
+            kinks += debug.kinks(lambda x: fun(x, *args), unknowns.nested(x), near=near)
     at = next((kink for kink in kinks if kink.is_stationary), kinks[0] if kinks else None)
     if at is not None:
         others = f" and {at.count - 1} more" if at.count > 1 else ""
+        distance = (
+            at.distance if crossing is None or at.is_stationary else float(np.linalg.norm(found.x - crossing))
+        )
         warn(
             GradtapeWarning,
-            f"gt.scipy.minimize stopped near a {at.kind} of {at.op}{others}, at a distance of {at.distance:.2g}",
+            f"gt.scipy.minimize stopped near a {at.kind} of {at.op}{others}, at a distance of {distance:.2g}",
             where=at.site,
             why="zero is between the gradients of both sides: it is likely a minimum, at which no gradient is small"
             if at.is_stationary

@@ -272,6 +272,57 @@ def test_minimize_says_that_it_stopped_at_a_kink() -> None:
         gt.scipy.minimize(lambda x: np.sum(np.abs(design @ x["w"] - y)), {"w": np.zeros(4)})
 
 
+def test_two_kinks_close_to_each_other_are_no_jump():
+    def three_planes(x):
+        return np.max(np.stack([x @ x, (x - 2.0) @ (x - 2.0), x[0] + x[1] ** 2]))
+
+    found = gt.debug.kinks(three_planes, np.array([1.0, 1.0 + 1.5e-7]))
+    assert [kink.kind for kink in found] == ["kink"]
+
+
+NONSMOOTH = {
+    "absolute": (
+        lambda x: np.sum(np.abs(x - np.array([0.3, -0.2, 1.0]))) + 0.1 * x[0] * x[1],
+        [2.0, 1.0, -1.0],
+    ),
+    "reduce_max": (lambda x: np.max(np.stack([x @ x, (x - 2.0) @ (x - 2.0), x[0] + x[1] ** 2])), [3.0, 2.0]),
+    "maximum": (lambda x: 0.5 * x @ x + 5.0 * np.sum(np.maximum(0.0, 1.0 - HINGES @ x)), [1.0, -1.0]),
+    "absolute in a valley": (lambda x: 10.0 * np.abs(x[1] - x[0] ** 2) + np.abs(1.0 - x[0]), [-1.2, 1.0]),
+    "root": (lambda x: np.linalg.norm(x - 1.0) + 2.0 * np.linalg.norm(x + 1.0), [2.0, 1.0]),
+}
+HINGES = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, -1.0]])
+
+SMOOTH = {
+    "valley": (lambda x: 100.0 * (x[1] - x[0] ** 2) ** 2 + (1.0 - x[0]) ** 2, [-1.2, 1.0]),
+    "scales": (lambda x: x @ (np.array([1.0, 1e3, 1e-2]) * x), [1.0, 2.0, 3.0]),
+    "logistic": (lambda x: np.sum(np.logaddexp(0.0, HINGES @ x)) + 0.01 * x @ x, [0.0, 0.0]),
+    "far kink": (lambda x: np.sum(np.where(np.abs(x) < 1.0, x**2 / 2.0, np.abs(x) - 0.5)), [3.0, -4.0]),
+    "smooth kink": (lambda x: np.sum(np.maximum(x, 0.0) ** 2) + (x - 1.0) @ (x - 1.0), [-3.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("method", ["BFGS", "CG", "L-BFGS-B"])
+@pytest.mark.parametrize("name", NONSMOOTH)
+def test_minimize_says_that_its_run_crosses_a_kink(name, method):
+    function, start = NONSMOOTH[name]
+    with pytest.warns(GradtapeWarning, match=f"minimize stopped near a kink of {name.split()[0]}"):
+        gt.scipy.minimize(function, np.array(start), method=method)
+
+
+@pytest.mark.parametrize("method", ["BFGS", "CG", "L-BFGS-B", "SLSQP"])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_minimize_warns_of_no_kink_where_a_run_is_smooth(name, method):
+    function, start = SMOOTH[name]
+    assert gt.scipy.minimize(function, np.array(start), method=method).success
+
+
+def test_a_smooth_run_that_fails_at_its_precision_crosses_no_kink():
+    found = gt.scipy.minimize(
+        lambda x: np.cosh(x[0] - 1.0) * 1e8 + x[1] ** 2, np.array([3.0, 1.0]), tol=1e-300
+    )
+    assert not found.success
+
+
 def test_a_branch_in_a_function_without_results_is_no_kink():
     def nothing(x):
         return () if x > 0.0 else []

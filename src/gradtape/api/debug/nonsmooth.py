@@ -33,6 +33,9 @@ from gradtape.trees import flatten, unflatten
 STEP: Final = 1e-5
 """How far from a switch its sides are looked at, as a part of the arguments' size; a tenth of it as well."""
 
+NEARER: Final = 30.0
+"""How much nearer the sides of what looks like a jump and a kink at once are looked at."""
+
 SHRINKS: Final = 0.5
 """A difference between the sides that falls below this part of itself at a tenth of the distance is curvature, or the slope."""
 
@@ -535,6 +538,10 @@ def _across(
         bend = _left_over(far[1].slope - far[0].slope, close[1].slope - close[0].slope, close[0].slope)
         if not (jump or bend):
             return None
+        if jump and bend:
+            # Two kinks that are closer than the steps look like a jump, except from nearer.
+            ends = [_side(point, border + sign * narrow / NEARER * direction, direction) for sign in (-1, 1)]
+            jump = _left_over(close[1].value - close[0].value, ends[1].value - ends[0].value, ends[0].value)
         at_point = _side(point, point.vector, direction)
     leaves, spec = flatten(at_point.result)
     shapes = [np.shape(leaf) for leaf in leaves]
