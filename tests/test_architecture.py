@@ -217,8 +217,8 @@ and attribute by check class config containers content context convention copy c
 decision determinants disk edit equal error evaluate event explain explanation finding habit init inside inspect iterator key leaves
 list loader lock lookup losses main method minimize mixed more name namespace naming nested number object operator order origin out part per
 picture plan quantity
-problem product progress read reader reason recording report result robust routine script search select set sign solution solver special split
-statement switch step table text thread tracing tuple type undo unit unsupported use user walk write writer
+problem product progress read reader reason recording report result robust routine script select set sign solution solver special split
+search statement switch step table text thread tracing tuple type undo unit unsupported use user walk write writer
 clipping guest manual torch jax casadi pytensor constants flat foreign library
 
 api argument building callable caller compile function functional html import interpret interruption log logic memory module
