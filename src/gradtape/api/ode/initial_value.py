@@ -370,9 +370,34 @@ def _on_tape(initial: InitialValueCall) -> Any:
     return result
 
 
+class _LostTimeError(Exception):
+    """A step has led to a time that is not a number. SciPy would go on forever."""
+
+
 def _steps(call: SolverCall) -> Any:
     """Return what SciPy returns: it runs with numbers while the tape pauses."""
     given = {**call.given, **call.given.get("options", {}), "dense_output": False}
+    fun = given["fun"]
+
+    def timed(t: Any, *rest: Any) -> Any:
+        if np.isnan(t):
+            raise _LostTimeError
+        return fun(t, *rest)
+
+    try:
+        return _paused_steps(call, given | {"fun": timed})
+    except _LostTimeError:
+        events = given["events"]
+        count = 0 if events is None else len(as_events(events, ()))
+        return result_of(
+            {"nfev": 0, "njev": 0, "nlu": 0, "status": -1, "success": False},
+            message="A time, a tolerance or the right-hand side is NaN.",
+            t=np.array([known_numbers(stop_gradient(end), "t_span") for end in given["t_span"]], float),
+            t_events=[np.zeros(0)] * count,
+        )
+
+
+def _paused_steps(call: SolverCall, given: dict[str, Any]) -> Any:
     given.pop("options", None)
     if call.plain is solve_by_own_steps:  # it compiles the caller's functions, and returns numbers itself
         own = {name: given.pop(name) for name in ("fun", "events")}
@@ -516,7 +541,7 @@ def _at_steps(initial: InitialValueCall, found: Any) -> tuple[Any, Any, Any]:
     """
     count = len(found)
     room = max(16, 1 << (count - 1).bit_length())
-    is_whole = found[-1] == known_numbers(stop_gradient(initial.t_bound), "t_span")
+    is_whole = np.isnan(found[-1]) or found[-1] == known_numbers(stop_gradient(initial.t_bound), "t_span")
     last = (initial.t_bound if is_whole else found[-1]) * np.ones(room - count + 1)
     padded = np.concatenate([np.reshape(initial.t0, 1), found[1:-1], last])
     y, has_come = initial.solve(padded)

@@ -118,8 +118,8 @@ def solution_at(problem: Problem, method: Method, times: Any) -> tuple[Any, Any]
     direction, goals, bound = problem.direction, stop_gradient(times), stop_gradient(problem.t_bound)
     lead = direction * (goals - stop_gradient(problem.t0))
     is_begun = ~(lead > 0)  # a time that is not a number is reached at once
-    # At the beginning: its derivatives in the times are those of the solution.
-    begun = problem.y0 + (times - problem.t0)[:, None] * slope
+    # At the beginning: its derivatives in the times are those of the solution, and NaN at a time that is none.
+    begun = problem.y0 + ((times - problem.t0) * np.where(np.isnan(lead), np.nan, 1.0))[:, None] * slope
     values = np.where((is_begun & ~(lead < 0))[:, None], begun, np.nan)
 
     def goes_on(state: Any, values: Any, number: Any) -> Any:

@@ -219,4 +219,4 @@ def chandrupatla_minimize(call: SolverCall) -> Any:
 
     known = np.isfinite(found["x"])
     root = attach_derivative(slope, np.where(known, found["x"], found["xm"]), elementwise=True)
-    return result_of(found, x=np.where(known, root, np.nan), nfev=found["nit"] + 3)
+    return result_of(found, x=root * np.where(known, 1.0, np.nan), nfev=found["nit"] + 3)

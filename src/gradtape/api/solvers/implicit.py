@@ -92,7 +92,11 @@ def attach_derivative(
 
         at = tuple([parameters[place] for place in free])
         moved = tuple([tangents[place + 1] for place in free])
-        change = _product(of_free, at, moved) if has_loops else jvp(of_free, at, moved)[1]
+        if has_loops:
+            found, change = of_free(*at), _product(of_free, at, moved)
+        else:
+            found, change = jvp(of_free, at, moved)
+        change = change * np.where(np.isnan(found), np.nan, 1.0)  # what solves no equation has no derivative
         return x, -_solved(lambda x: equations(x, *primals[1:]), x, change, elementwise, sparse)
 
     return solution(root, *[captured[place] for place in traced])

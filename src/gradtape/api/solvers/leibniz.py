@@ -139,6 +139,8 @@ def _on_host(closed: ClosedFunction, routine: Routine, operands: Sequence[Any]) 
     def call(*arrays: Any) -> tuple[Any, ...]:
         a, b = [array[()] for array in arrays[:2]]
         value, error = routine.run(Integrand(closed, arrays[2:]), a, b, **routine.options)
+        if np.isnan(a) or np.isnan(b):  # QUADPACK returns 0
+            value, error = np.full(shape, np.nan), np.nan
         return np.asarray(value, dtype), np.asarray(error, float)
 
     identity = (closed.body, routine.name, repr(sorted(routine.options.items())))
@@ -177,11 +179,12 @@ class _LeibnizRule(ForwardRule):
         return [unwrap(sum(terms[1:], terms[0])), None]
 
     def _at(self, limit: Any, captured: Sequence[Any]) -> Any:
-        """Return the integrand at a limit; it is zero at an infinite one, or there would be no integral."""
+        """Return the integrand at a limit; it is zero at an infinite one, or there would be no integral, and NaN at NaN."""
         is_finite = np.isfinite(limit)
         x = np.where(is_finite, limit, np.float64(1.0))  # the integrand takes double precision
         weight = 1.0 if self._routine.weight is None else self._routine.weight(x)
-        return np.where(is_finite, weight * self._closed.apply(x, *captured), 0.0)
+        beyond = np.where(np.isnan(limit), np.nan, 0.0)
+        return np.where(is_finite, weight * self._closed.apply(x, *captured), beyond)
 
     def _slopes(self, x: Any, captured: Sequence[Any], moving: Sequence[int]) -> Any:
         """Return the Jacobian of the integrand in parameters: a vector, or a matrix with a row for each of its results."""
