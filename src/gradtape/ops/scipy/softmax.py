@@ -17,6 +17,7 @@ from gradtape.ops.core.elementwise.arithmetic import add, subtract
 from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.complex_parts import real
 from gradtape.ops.core.elementwise.exponential import exp, exp2
+from gradtape.ops.core.elementwise.floats import isfinite
 from gradtape.ops.core.elementwise.inverse import log, log2
 from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.logistic import logaddexp, logaddexp2
@@ -146,21 +147,21 @@ def _log_and_sign(x: Value, axes: tuple[int, ...], factor: Value | None) -> tupl
 @borrows("scipy.special.softmax")
 def softmax(x: Any, axis: Any = None) -> Value:
     """Return the exponentials divided by their sum, as `scipy.special.softmax`."""
-    shifted, axes = _shifted(x, axis)
-    powers = exp(shifted)
-    return powers / spread(reduce_sum(powers, axes=axes), shifted.shape, axes)
+    array, largest, axes = _with_largest(x, axis)
+    powers = exp(array - spread(largest, array.shape, axes))
+    return powers / spread(reduce_sum(powers, axes=axes), array.shape, axes)
 
 
 @borrows("scipy.special.log_softmax")
 def log_softmax(x: Any, axis: Any = None) -> Value:
     """Return the logarithm of `softmax`, as `scipy.special.log_softmax`."""
-    shifted, axes = _shifted(x, axis)
+    array, largest, axes = _with_largest(x, axis)
+    shifted = array - spread(select(isfinite(largest), largest, 0), array.shape, axes)
     return shifted - spread(log(reduce_sum(exp(shifted), axes=axes)), shifted.shape, axes)
 
 
-def _shifted(x: Any, axis: Any) -> tuple[Value, tuple[int, ...]]:
+def _with_largest(x: Any, axis: Any) -> tuple[Value, Value, tuple[int, ...]]:
     array = as_array(x)
     array = array if is_inexact(array.dtype) else convert(array, np.dtype(float))
     axes = reduced_axes(axis, array.ndim)
-    largest = largest_of(array, axes)
-    return below(array, spread(largest, array.shape, axes)), axes
+    return array, largest_of(array, axes), axes

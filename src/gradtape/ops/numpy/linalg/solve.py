@@ -19,7 +19,7 @@ from gradtape.ops.core.elementwise.cast import convert, stop_gradient, zeros_lik
 from gradtape.ops.core.elementwise.complex_parts import from_parts, imag, real
 from gradtape.ops.core.elementwise.exponential import cos, sin
 from gradtape.ops.core.elementwise.floats import isnan
-from gradtape.ops.core.elementwise.logic import equal, not_equal
+from gradtape.ops.core.elementwise.logic import equal, greater, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, sign
 from gradtape.ops.core.indexing import getitem
@@ -259,9 +259,17 @@ def cond(x: Any, p: Any = None) -> Value:
         found = last / first if p == -2 else first / last
     else:
         norm = FUNCTIONS[np.linalg.norm]
-        found = norm(a, p, (-2, -1)) * norm(inv(a), p, (-2, -1))
+        found = norm(a, p, (-2, -1)) * norm(inv(_nan_where_singular(square(a))), p, (-2, -1))
     unknown = reduce_max(convert(isnan(a), INTP), axes=(a.ndim - 2, a.ndim - 1))
     return where(isnan(found) & equal(unknown, 0), np.inf, found)
+
+
+def _nan_where_singular(a: Value) -> Value:
+    """Return the matrices that can be factored as they are, and NaN for others."""
+    factors, _ = lu.results(a)
+    zeros = convert(equal(diagonal(factors), 0), INTP)
+    singular = greater(reduce_sum(zeros, axes=(zeros.ndim - 1,)), 0)
+    return where(reshape(singular, (*singular.shape, 1, 1)), np.nan, a)
 
 
 @implements(

@@ -9,7 +9,7 @@ import numpy as np
 from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import elementwise
 from gradtape.ops.core.elementwise.arithmetic import masked_product
-from gradtape.ops.core.elementwise.exponential import exp
+from gradtape.ops.core.elementwise.exponential import exp, exp2
 from gradtape.ops.core.elementwise.extrema import clip
 from gradtape.ops.core.elementwise.floats import isnan
 from gradtape.ops.core.elementwise.inverse import log, log1p
@@ -199,10 +199,10 @@ exprel = special(
 def _transform_in_power(level: Value, power: Value) -> Value:
     """Return the derivative in the power of ``(exp(power * level) - 1) / power``, which is ``-1 / power`` far below."""
     exponent = power * level
-    low = less(exponent, -750.0)
-    inner = where(low, 0.0, level)
+    low, endless = less(exponent, -750.0), equal(fabs(level), inf)
+    inner = where(low | endless, 0.0, level)
     rest = inner * inner * _exprel_slope(exprel(power * inner), power * inner)
-    return where(low, 1.0 / (power * power), rest)
+    return where(low, 1.0 / (power * power), where(endless, inf, rest))
 
 
 TRANSFORM = ((0.3, 3.0), (-2.0, 2.0))
@@ -216,6 +216,7 @@ boxcox = special(
         ((2.0, 0.0), (0.5, 0.5 * math.log(2.0) ** 2)),
         ((1.0, 3.0), (1.0, 0.0)),
         ((0.0, 2.0), (0.0, 0.25)),
+        ((0.0, 0.0), (inf, inf)),
         ((0.0, 1.0), (1.0, 1.0)),
     ),
 )
@@ -273,10 +274,14 @@ powm1 = special(
 tklmbda = special(
     "tklmbda",
     lambda z, x, power: _tukey(z, power)[0],
-    lambda z, x, power: _tukey(z, power)[1],
+    lambda z, x, power: where(less(fabs(x), 1e-6), _tukey_in_middle(x, power), _tukey(z, power)[1]),
     domain=((-0.4, 0.4), (-0.5, 1.5)),
     edges=((5.0, 1.0), (-5.0, 1.0), (0.0, 0.5), (nan, 1.0)),
-    slopes=(((5.0, 2.0), (0.0, 0.0)), ((0.0, 0.5), (0.35355339059327379, 0.0))),
+    slopes=(
+        ((5.0, 2.0), (0.0, 0.0)),
+        ((0.0, 0.5), (0.35355339059327379, 0.0)),
+        ((1e-160, 0.0), (0.25, 0.25e-160 * math.log(2.0))),
+    ),
     kinks="0 at the ends of the support",
     accuracy=1e-9,
 )
@@ -290,3 +295,8 @@ def _tukey(z: Value, power: Value) -> tuple[Value, Value]:
     rate = exp((power - 1.0) * low) + exp((power - 1.0) * high)
     bent = _transform_in_power(low, power) - _transform_in_power(high, power)
     return where(inside, 1.0 / rate, 0.0), where(inside, -bent / rate, 0.0)
+
+
+def _tukey_in_middle(x: Value, power: Value) -> Value:
+    """Return the derivative in the power where ``z - 1/2`` has no digits, of ``z = 1/2 + x 2**(power-2)``, up to the cube of x."""
+    return math.log(2.0) * x * exp2(power - 2.0)

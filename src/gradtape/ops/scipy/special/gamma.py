@@ -19,6 +19,7 @@ from gradtape.ops.core.elementwise.floats import floor
 from gradtape.ops.core.elementwise.inverse import log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater, less, less_equal
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.signs import fabs
 from gradtape.ops.scipy.special.rows import special
 
 inf, nan = np.inf, np.nan
@@ -46,7 +47,7 @@ psi: Elementwise = elementwise(
     partials=(_psi_slope,),
     domain=((0.3, 6.0),),
     edges=((1.0,), (inf,), (nan,), (1e-300,), (1e300,), (-0.5,), (-2.5,)),
-    slopes=(((1.0,), (math.pi**2 / 6,)), ((-0.5,), (math.pi**2 / 2 + 4,))),
+    slopes=(((1.0,), (math.pi**2 / 6,)), ((-0.5,), (math.pi**2 / 2 + 4,)), ((-1e-310,), (inf,))),
     dtype_samples="df",
 )
 
@@ -92,8 +93,8 @@ def _cotangent_derivative(x: Value, order: int) -> Value:
             raised[k + 2] += c
         coefficients = [-math.pi * c for c in raised]
     cotangent = cos(math.pi * x) / sin(math.pi * x)
-    total: Value | float = 0.0
-    for c in reversed(coefficients):
+    total: Value | float = coefficients[-1]  # and not 0, whose product with an infinite cotangent is NaN
+    for c in reversed(coefficients[:-1]):
         total = c + total * cotangent
     assert isinstance(total, Value)
     return total
@@ -280,7 +281,9 @@ def _poch_in_first(z: Value, a: Value, m: Value) -> Value:
     first = where(both, 1.0 - a - m, where(pole, 1.0, a))
     last = where(both, 1.0 - a, where(pole, 1.0, a + m))
     plain = z * psi_step(first, where(both | pole, last - first, m))
-    left = less(a, 0.5) & ~both & ~_is_pole(a + m)
+    # There psi(a + m) and psi(a) cancel, and `plain` has the step as a factor.
+    steady = greater(a, 0.0) & less(fabs(m), a)
+    left = less(a, 0.5) & ~both & ~_is_pole(a + m) & ~steady
     inner, end = where(left, a, 0.25), where(left, a + m, 1.0)
     by_products = gamma(end) * (psi(end) * rgamma(inner) + rgamma_slope(rgamma(inner), inner))
     return where(left, by_products, where(both, -plain, plain))
@@ -294,6 +297,7 @@ poch = special(
     edges=((1.0, 0.0), (2.0, 3.0), (nan, 1.0)),
     slopes=(
         ((1.0, 1.0), (1.0, 0.4227843350984671)),
+        ((1e-160, 0.0), (0.0, -1e160)),
         ((-2.0, 3.0), (2.0, 0.0)),
         ((-3.0, 3.0), (11.0, nan)),
         ((0.0, 2.0), (1.0, 0.0)),

@@ -36,8 +36,25 @@ def gamma_in_shape(a: Value, x: Value) -> Value:
     x = where(inside, x, 1.0)
     start = equal(a, 0.0)
     a = where(start, 1.0, a)
-    slope = exp(a * log(x) - x - gammaln(a)) * gamma_tail(a, x, psi(a))
+    steep = less(a, STEEP) & less(x, STEEP_UP_TO)
+    slope = exp(a * log(x) - x - gammaln(a)) * gamma_tail(where(steep, 1.0, a), x, psi(a))
+    slope = where(steep, _gamma_series(where(steep, a, STEEP), where(steep, x, 0.5)), slope)
     return where(inside, where(start, -exp1(x), slope), 0.0)
+
+
+STEEP, STEEP_UP_TO = 0.1, 0.8
+"""For smaller parameters and arguments nearly all of a density is near 0. ``log(t) - psi(a)`` has a mean of nearly 0, which a quadrature
+loses: the integrals of the powers of t are written out instead, and ``1 / a`` cancels in ``psi(a + 1) = psi(a) + 1 / a``."""
+
+
+def _gamma_series(a: Value, x: Value) -> Value:
+    """Return the derivative of the incomplete gamma function in a, by the power series of ``exp(-t)``."""
+    level = log(x) - psi(a + 1.0)
+    total: Value | float = 0.0
+    for n in reversed(range(1, 18)):
+        share = 1.0 / (a + float(n))
+        total = (-x / float(n)) * (share * (a * level + n * share) + total)
+    return exp(a * log(x) - gammaln(a + 1.0)) * (level + total)
 
 
 def beta_density(a: Value, b: Value, x: Value, y: Value | None = None) -> Value:
