@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
+from numpy.linalg import LinAlgError
 
 from gradtape.collector import collector_paused
 from gradtape.config import config
@@ -312,6 +313,8 @@ class CallSite(Tracer):
             is_answered, result, missed = tree.run(arrays, generators, assign)
             if is_answered:
                 return _as_arrays(call, result)
+            if missed is not None and missed.is_failure and any(captures.writes):
+                raise OutcomeFailed
             specialisation = self._specialise(call, captures, missed)
             if isinstance(specialisation, OpByOp):
                 return self.run_op_by_op(call, captures, keep_arrays=specialisation.keep_arrays)
@@ -335,6 +338,12 @@ class CallSite(Tracer):
             if specialisation.draws is not None:
                 return self.run_op_by_op(call, captures, keep_arrays=call.arrays)
             result = specialisation.run_as_traced(arrays, assign)
+        except LinAlgError as error:
+            if not specialisation.is_prepared:
+                raise
+            if missed is not None and not specialisation.has_dynamic_trips:
+                tree.give_up(missed)
+            raise OutcomeFailed from error
         if self.on_new is not None:
             with collector_paused():
                 self.on_new(specialisation)
@@ -378,11 +387,11 @@ class CallSite(Tracer):
     ) -> Specialisation | None:
         """Trace a call with translated functions, if a loop has looked at values that differ from call to call; None otherwise."""
         often = captures.tree.count >= min(_UNEQUAL_TRACES, config.trace_limit)
-        if missed is None or not often or not missed.specialisation.may_be_loop:
+        if missed is None or missed.is_failure or not often or not missed.specialisation.may_be_loop:
             return None
         if self.translates is not None or config.loops == "trace":
             return None
-        site = missed.specialisation.guards[missed.guard].site
+        site = missed.site
         self.translates = f"the branch at {site!r} differs from call to call"
         self.inner = [site.code] if isinstance(site, Site) else []
         specialisation = self.trace(call, captures, accept=lambda trace: trace.is_translated)
@@ -396,7 +405,7 @@ class CallSite(Tracer):
         self, call: CallArguments, captures: CaptureSet, missed: Miss | None
     ) -> Specialisation | None:
         """Trace a call with dynamic trip counts, if the search ended at a guard that may be the condition of a loop; None otherwise."""
-        if missed is None or not missed.specialisation.may_be_loop or not config.reroll:
+        if missed is None or missed.is_failure or not missed.specialisation.may_be_loop or not config.reroll:
             return None
         is_accepted = False
 

@@ -78,6 +78,9 @@ class Explain:
 
     def note_guard(self, missed: Miss) -> None:
         """Add the event of a guard that did not hold."""
+        if missed.is_failure:
+            self.note("guard", "an operation failed whose error the code handles")
+            return
         guard = missed.specialisation.guards[missed.guard]
         self.note("guard", f"a guard expects {guard.expected} and found {missed.actual}", site=guard.site)
 
@@ -107,7 +110,7 @@ class Explain:
         self._limit(
             f"it has {tree.count} traces already: calls that need another one run on the interpreter",
             f"{self.name} has {tree.count} traces for one signature; calls that need another one run on the interpreter",
-            where=None if missed is None else missed.specialisation.guards[missed.guard].site,
+            where=None if missed is None else missed.site,
             why="this branch depends on values that change between calls, and each path is traced and compiled separately",
             remedy="use np.where instead of the branch, or raise gt.config.trace_limit",
         )
@@ -118,7 +121,7 @@ class Explain:
             "a branch depends on a number that the kernel rounds differently from NumPy: calls where this matters run on the interpreter",
             f"{self.name} branches on a number that its kernel rounds differently from NumPy; calls where this matters run on the "
             "interpreter",
-            where=own.specialisation.guards[own.guard].site,
+            where=own.site,
             why="the order of sums and the implementations of functions differ, which changes the last digits",
             remedy="use np.where in place of the branch, or compare with a tolerance",
         )

@@ -42,8 +42,8 @@ class Trace(TraceTag):
         What ``bool(x)`` has found, by the place in the code.
     holders : pair of list
         The objects outside to which the function may write, and the arrays with their names; see `WriteWatch`.
-    outcome : bool or None
-        Whether the operations succeeded whose errors the code handles; None if there were none.
+    has_outcomes : bool
+        Whether there were operations whose errors the code handles.
     translates : str
         Why functions are translated rather than run, as far as they can be; empty if they are run.
     translations : dict
@@ -80,12 +80,12 @@ class Trace(TraceTag):
         "dynamic_trips",
         "fitting",
         "guards",
+        "has_outcomes",
         "has_text",
         "hidden",
         "holders",
         "inputs",
         "loops",
-        "outcome",
         "pinned",
         "remedy",
         "sites",
@@ -100,7 +100,7 @@ class Trace(TraceTag):
     def __init__(self, described: str, remedy: str = "", *, dynamic_trips: bool = False) -> None:
         super().__init__()
         self.dynamic_trips = dynamic_trips
-        self.outcome: bool | None = None
+        self.has_outcomes = False
         self.asks_memory = False
         self.translates = ""
         self.translations: dict[Any, Any] = {}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+from numpy.linalg import LinAlgError
+
 from gradtape.config import config
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
@@ -27,12 +29,26 @@ _READS_IN_PYTHON: Final = 4
 """How often captures are read in Python before a table for native code is made of their checks."""
 
 
+FAILURE: Final = -1
+"""In place of the number of a guard: an operation has failed that did not fail in the trace, and whose error the code handles."""
+
+
 class Miss(NamedTuple):
     """The end of a search for a specialisation: the last one, its guard that missed, and the value of this call."""
 
     specialisation: Specialisation
     guard: int
     actual: int
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether an operation has failed, and no guard missed."""
+        return self.guard == FAILURE
+
+    @property
+    def site(self) -> Any:
+        """The place of the guard in the code; None for an operation that failed."""
+        return None if self.is_failure else self.specialisation.guards[self.guard].site
 
 
 class GuardTree:
@@ -110,7 +126,10 @@ class GuardTree:
                 # A guard that has not been computed yet may not hold: the function itself decides.
                 if not (specialisation.is_prepared or specialisation.graph.guards):
                     raise
-                raise OutcomeFailed from error
+                if not (specialisation.is_prepared and isinstance(error, LinAlgError)):
+                    raise OutcomeFailed from error
+                last = Miss(specialisation, FAILURE, 1)
+                specialisation = specialisation.alternatives.get((FAILURE, 1))
         return False, None, last
 
     def is_recorded(self) -> bool:

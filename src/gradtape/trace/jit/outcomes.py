@@ -1,24 +1,29 @@
 """Outcomes: errors of linear algebra that user code handles, ``try: np.linalg.cholesky(a)``.
 
 Results are pending, and the error for a matrix that cannot be factored would be raised when the result is read, outside the handler.
-So where the code handles an error, the result is computed at once. A trace has one outcome: with a program that was traced without an
-error, an error is a guard that missed, and the call runs in Python.
+So where the code handles an error, the result is computed at once. With a program that was traced without an error, an error is a guard
+that missed. A program that was traced with one has a guard that calls the operation again: it must fail.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
 import numpy as np
 
 from gradtape.errors import LIBRARIES
+from gradtape.ir.types import BOOL, Aval
+from gradtape.kinds.routines.host import call_host, enter_function
+from gradtape.ops.core.elementwise.cast import stop_gradient
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.guards import abstract_of, trace_of
+from gradtape.trace.jit.guards import Trace, abstract_of, trace_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.pending import forget_failed
 from gradtape.trace.patching.bytecode import handles_error
-from gradtape.trace.source.sites import PACKAGE
+from gradtape.trace.source.sites import PACKAGE, user_site
+from gradtape.trees import flatten, unflatten
 
 MAY_FAIL: Final = frozenset(
     {
@@ -70,11 +75,11 @@ def is_handled(frame: FrameType) -> bool:
 
 def call_now(array: Any, function: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Call a function of Arrays and compute its results now; raise the error that NumPy raises."""
-    return compute_now(array.__array_function__(function, types, args, kwargs))
+    return compute_now(array.__array_function__(function, types, args, kwargs), function, args, kwargs)
 
 
-def compute_now(made: Any) -> Any:
-    """Compute results whose error the code handles, and set the outcome of their traces."""
+def compute_now(made: Any, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """Compute results of a call whose error the code handles, and set the outcome of their traces."""
     values = [
         item.value for item in (made if isinstance(made, tuple) else (made,)) if isinstance(item, Handle)
     ]
@@ -85,10 +90,30 @@ def compute_now(made: Any) -> Any:
         force(values)
     except np.linalg.LinAlgError:
         forget_failed(values)
-        for trace in traces:
-            trace.outcome = False
+        for trace in dict.fromkeys(traces):
+            _guard_failure(trace, function, args, kwargs)
         raise
-    for trace in traces:
-        if trace.outcome is None:
-            trace.outcome = True
+    finally:
+        for trace in traces:
+            trace.has_outcomes = True
     return made
+
+
+def _guard_failure(trace: Trace, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> None:
+    """Let the program of a trace check that a call fails, as it has in the trace."""
+    leaves, spec = flatten((args, kwargs))
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Handle)]
+    values = [stop_gradient(leaves[place].value) for place in places]
+    constants = [None if isinstance(leaf, Handle) else leaf for leaf in leaves]
+
+    def fails(*arrays: Any) -> tuple[Any]:
+        numbers = dict(zip(places, arrays, strict=True))
+        given, keywords = unflatten(spec, [numbers.get(place, one) for place, one in enumerate(constants)])
+        try:
+            function(*given, **keywords)
+        except np.linalg.LinAlgError:
+            return (np.asarray(True),)
+        return (np.asarray(False),)
+
+    (failure,) = call_host(enter_function(fails), [Aval((), BOOL)], values)
+    trace.guard(failure, 1, user_site())

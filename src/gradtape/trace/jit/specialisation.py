@@ -140,7 +140,7 @@ class Specialisation:
         self.ways = trace.ways
         self.may_be_loop = may_be_loop(trace.sites)
         self.settings = trace_settings()
-        self.is_prepared = trace.outcome is not None
+        self.is_prepared = trace.has_outcomes
         self.alternatives: dict[tuple[int, int], Specialisation] = {}
         self._program: Program | None = None
         self._differentiated = [

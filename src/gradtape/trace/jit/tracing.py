@@ -395,8 +395,6 @@ class Tracer:
         copies = with_repeated(call.given, call.with_leaves(leaves))
         containers = argument_copies(call.given, copies, "the arguments")
         results, tree = flatten(called_on_traced(spec.function, *copies))
-        if trace.outcome is False:
-            raise OutcomeFailed
         for array, value, original in zip(spec.placeholders, trace.hidden, spec.originals, strict=True):
             if array.value is not value and type(original) is not np.ndarray:
                 raise InPlaceError(f"{self.name} writes to an array that it reads from outside")
@@ -430,7 +428,7 @@ class Tracer:
         if (
             not effects.changes
             and not owners
-            and trace.outcome is None
+            and not trace.has_outcomes
             and len(inputs) == arguments
             and _is_plain(call, outputs)
         ):

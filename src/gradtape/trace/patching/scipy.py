@@ -87,7 +87,10 @@ def _public(name: str) -> str:
 def _apply_rule(name: str, rule: Function, args: Any, kwargs: dict[str, Any]) -> Any:
     here.site = user_site(via=_public(name))
     made = wrap(run(rule, without_selections(args), without_selections(kwargs)))
-    return compute_now(made) if name.startswith("scipy.linalg.") and is_handled(sys._getframe(2)) else made
+    if name.startswith("scipy.linalg.") and is_handled(sys._getframe(2)):
+        module, _, function = name.rpartition(".")
+        return compute_now(made, getattr(importlib.import_module(module), function), args, kwargs)
+    return made
 
 
 def _is_any_traced(args: Any, kwargs: dict[str, Any]) -> bool:
