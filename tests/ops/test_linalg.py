@@ -118,3 +118,19 @@ def test_no_least_squares_of_infinite_matrices_are_made_up() -> None:
     except np.linalg.LinAlgError:
         return
     assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("p", [1, -1, np.inf, -np.inf, "fro"])
+def test_the_condition_of_singular_matrices(p):
+    singular = np.array([[1.0, 2.0], [2.0, 4.0]])
+    cases = [
+        singular,
+        np.zeros((2, 2)),
+        np.stack([singular, np.eye(2)]),
+        singular.astype(np.float32),
+        singular + 0j,
+    ]
+    for a in [*cases, np.array([[1.0, np.nan], [0.0, 1.0]])]:
+        np.testing.assert_allclose(gt.jit(lambda a: np.linalg.cond(a, p))(a), np.linalg.cond(a, p), rtol=1e-6)
+    regular = np.array([[1.0, 2.0], [3.0, 4.0]])
+    gt.check_grads(lambda a: np.linalg.cond(a, p), (regular,), order=2)

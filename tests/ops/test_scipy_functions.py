@@ -173,3 +173,13 @@ def test_cosine_and_sine_transforms_of_fftpack(name: str) -> None:
         np.testing.assert_allclose(np.sum(gradient * x), np.sum(weights * plain), rtol=1e-12)
     with pytest.raises(ValueError, match="invalid type 5"):
         gt.jit(lambda x: transform(x, type=5))(x)
+
+
+@pytest.mark.parametrize("function", [softmax, scipy.special.log_softmax, logsumexp])
+def test_infinities_as_scipy_treats_them(function: Any) -> None:
+    inf = np.inf
+    for x in ([inf, 1.0], [inf, inf], [-inf, 1.0], [-inf, -inf], [inf, -inf], [np.nan, 1.0], [1e308, -1e308]):
+        with np.errstate(all="ignore"):
+            expected = function(np.array(x))
+        np.testing.assert_allclose(gt.jit(function)(np.array(x)), expected, rtol=1e-15)
+        np.testing.assert_array_equal(gt.jacrev(function)(np.array(x)), gt.jacfwd(function)(np.array(x)))

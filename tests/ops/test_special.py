@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -80,6 +81,33 @@ def test_incomplete_beta_in_its_parameters(a: float, b: float, x: float) -> None
     if abs(expected) > 1e-9:
         assert slope(sp.betainc, 0, a, b, x) == pytest.approx(expected, rel=1e-6)
     assert slope(sp.betainc, 1, b, a, 1.0 - x) == pytest.approx(-slope(sp.betainc, 0, a, b, x), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("a", "x", "expected"),
+    [
+        (1e-5, 0.5, -0.5597794622765575),
+        (1e-8, 1e-3, -6.3315389796816063),
+        (1e-12, 0.7, -0.37376884323407855),
+        (1e-160, 1e-160, -367.83639921414578),
+        (0.09, 0.79, -0.36157772849162806),
+    ],
+)
+def test_incomplete_gamma_in_a_small_parameter(a: float, x: float, expected: float) -> None:
+    """By mpmath. Nearly all of the density is near 0, where ``log(t) - psi(a)`` cancels."""
+    np.testing.assert_allclose(slope(sp.gammainc, 0, a, x), expected, rtol=4e-15)
+    np.testing.assert_allclose(slope(sp.gammaincc, 0, a, x), -expected, rtol=4e-15)
+    np.testing.assert_allclose(slope(sp.chdtr, 0, 2 * a, 2 * x), 0.5 * expected, rtol=4e-15)
+    np.testing.assert_allclose(gt.jvp(lambda a: sp.gammainc(a, x), (a,), (1.0,))[1], expected, rtol=4e-15)
+
+
+def test_the_series_of_the_incomplete_gamma_function_meets_the_quadrature() -> None:
+    """At the border of where each is used, up to the second derivative."""
+    for a, x in ((0.1, 0.4), (0.05, 0.8)):
+        for order in (1, 2):
+            derivative = functools.reduce(lambda f, _: gt.grad(f), range(order), sp.gammainc)
+            low, high = a * (1 - 1e-9), x * (1 - 1e-9)
+            np.testing.assert_allclose(derivative(low, high), derivative(a, x), rtol=1e-7)
 
 
 def test_orders_of_bessel_functions_at_zero() -> None:

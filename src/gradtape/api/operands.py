@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import ArgumentError, DtypeError, ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value, literal
 from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.source.sites import user_site
 
 
 def operand(given: Any, argument: str) -> Value:
@@ -62,3 +63,29 @@ def fitted(
             f"{what} has dtype {value.dtype}, but {of} has dtype {like.dtype}", where=here.site, remedy=remedy
         )
     return literal(value.data, like.dtype) if isinstance(value, Literal) else convert(value, like.dtype)
+
+
+def generator_of(given: Any, argument: str) -> np.random.Generator:
+    """Return the random number generator that a generator or a seed stands for.
+
+    Parameters
+    ----------
+    given : object
+        What the user gave.
+    argument : str
+        The function and its argument, for errors: ``"solve_sde: rng"``.
+
+    Raises
+    ------
+    ArgumentError
+        If it is neither.
+    """
+    try:
+        return np.random.default_rng(given)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"{argument} is {given!r}",
+            where=user_site(),
+            why="it is neither a generator nor a seed",
+            remedy="pass np.random.default_rng(0), or a seed: a whole number of at least 0, or a sequence of them",
+        ) from error

@@ -193,6 +193,28 @@ def test_what_the_integration_does_not_reach_is_nan() -> None:
     assert np.isnan(gt.jit(decay)(np.nan)).all()
 
 
+@pytest.mark.parametrize("method", ["RK45", "DOP853", "Radau", "BDF"])
+@pytest.mark.parametrize("place", ["end", "beginning", "state", "tolerance"])
+def test_what_is_nan_gives_nan(method: str, place: str) -> None:
+    """On tapes SciPy makes the steps: its explicit methods would never end."""
+
+    def at_end(end: Any, beginning: Any, state: Any, tolerance: Any) -> Any:
+        return solve_ivp(lambda t, y: -y, (beginning, end), [state], method, rtol=tolerance).y[0, -1]
+
+    names = ("end", "beginning", "state", "tolerance")
+    given = [np.nan if name == place else number for name, number in zip(names, (1.0, 0.0, 1.0, 1e-3), strict=True)]
+    value, slopes = gt.value_and_grad(at_end, argnums=(0, 1, 2))(*given)
+    assert np.isnan(value) and np.isnan(slopes[2])
+    if place in names[:2]:
+        assert np.isnan(slopes).all()
+    if method in ("RK45", "DOP853") and place != "state":
+        with gt.GradientTape() as tape:
+            watched = [tape.watch(np.array(number)) for number in given]
+            value = at_end(*watched)
+        assert np.isnan(value)
+        assert np.isnan(tape.gradient(value, watched[0 if place == "end" else 2]).numpy())
+
+
 def test_times_outside_of_a_traced_interval_and_single_precision() -> None:
     def ends(b: Any) -> Any:
         return solve_ivp(lambda t, y: -y, (0, b), np.ones(1, np.float32) * b, t_eval=[0.5, 2.0], **SMALL).y[0]

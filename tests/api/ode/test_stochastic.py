@@ -209,6 +209,8 @@ def test_time_enters() -> None:
         ({"increments": Increments(np.zeros((4, 3)))}, ShapeError, r"increments.dw has the shape \(4, 3\)"),
         ({"increments": Increments(np.zeros((5, 3))), "paths": 2}, ShapeError, r"takes \(2, 5, 3\)"),
         ({"t_span": 1.0}, ArgumentError, "t_span is 1.0"),
+        ({"rng": "a"}, ArgumentError, "solve_sde: rng is 'a'"),
+        ({"rng": -1}, ArgumentError, "solve_sde: rng is -1"),
         ({"t_span": (0.0, 0.5, 1.0)}, ArgumentError, "t_span is "),
         ({"t_span": (1.0, 0.0)}, ArgumentError, "variance of a Brownian motion is the time that passes"),
         ({"t_span": (0.0, np.nan)}, ArgumentError, "finite ends"),

@@ -129,6 +129,24 @@ def test_an_infinite_limit_and_a_nan() -> None:
     assert np.isnan(nan)
 
 
+@pytest.mark.parametrize(
+    "area",
+    [
+        lambda end, p: si.quad(lambda x: p * x, 0, end)[0],
+        lambda end, p: si.quad(lambda x: 1.0, end, np.inf)[0] * p,
+        lambda end, p: si.quad(lambda x: p * x, 0, end, weight="cos", wvar=2.0)[0],
+        lambda end, p: si.quad(lambda x: p * x, 0, 1.0, weight="cos", wvar=end)[0],
+        lambda end, p: si.dblquad(lambda y, x: p * x * y, 0, 1, 0, end)[0],
+        lambda end, p: si.tanhsinh(lambda x: p * x, 0, end).integral,
+    ],
+)
+def test_a_limit_that_is_nan(area: Any) -> None:
+    """QUADPACK returns 0 for it."""
+    assert np.isnan(gt.jit(area)(np.nan, 1.0))
+    assert np.isnan(gt.grad(area, argnums=(0, 1))(np.nan, 1.0)).all()
+    assert np.isnan(gt.jvp(area, (np.nan, 1.0), (1.0, 0.0))[1])
+
+
 def test_a_tape_in_a_loop_finds_what_it_has_compiled() -> None:
     def step(p: float) -> Any:
         with gt.GradientTape() as tape:

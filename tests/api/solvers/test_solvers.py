@@ -302,6 +302,30 @@ def test_a_callback_with_another_shape_is_refused() -> None:
         gt.jit(lambda x: gt.callback(lambda x: np.zeros(3), 0.0, x))(1.0)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "solution",
+    [
+        lambda p: so.root(lambda x: x**2 - p, np.ones(1)).x[0],
+        lambda p: so.root(lambda x: x**2 - p, np.ones(1), method="lm").x[0],
+        lambda p: so.fsolve(lambda x: x**2 - p, 1.0)[0],
+        lambda p: so.minimize(lambda x: (x[0] - p) ** 2, np.ones(1)).x[0],
+        lambda p: so.minimize_scalar(lambda x: (x - p) ** 2).x,
+        lambda p: gt.custom_root(lambda x, p: x - p, lambda init, p: init)(1.0, p),
+    ],
+)
+def test_what_solves_no_equation_has_no_derivative(solution: Any) -> None:
+    """Where the equations are NaN, SciPy returns the point from which it has started."""
+    assert np.isnan(gt.grad(solution)(np.nan))
+    assert np.isnan(gt.jvp(solution, (np.nan,), (1.0,))[1])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_roots_of_other_elements_have_their_derivatives() -> None:
+    slopes = gt.jacobian(lambda p: so.newton(lambda x: x**2 - p, np.ones(3)))(np.array([2.0, np.nan, 3.0]))
+    np.testing.assert_allclose(np.diagonal(slopes), [0.5 / np.sqrt(2), np.nan, 0.5 / np.sqrt(3)])
+
+
 @pytest.mark.parametrize("method", ["L-BFGS-B", "TNC", "SLSQP"])
 def test_a_gradient_that_is_nan_where_a_method_stops_is_reported(method: str) -> None:
     """At the bound from which they start, 0 * inf; they take it for a minimum."""

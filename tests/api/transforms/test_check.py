@@ -94,6 +94,7 @@ def test_numbers_that_are_not_finite_are_never_right(function: Any, x: Any) -> N
         (ArgumentError, PAIR, {}, "must be a tuple of arguments, got an ndarray"),
         (ArgumentError, (PAIR,), {"modes": ("reverse",)}, "'reverse'"),
         (ArgumentError, (PAIR,), {"modes": []}, "modes is empty"),
+        (ArgumentError, (PAIR,), {"seed": "a"}, "seed is 'a'"),
         (ArgumentError, (PAIR,), {"order": 0}, "order"),
         (IntegerInputError, (np.arange(3),), {}, "check_grads: an argument is an array of int64"),
     ],

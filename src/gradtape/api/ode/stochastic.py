@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from gradtape.api.control.scanning import scan
+from gradtape.api.operands import generator_of
 from gradtape.api.sparsity.transform import jacobian_pattern
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp
@@ -163,7 +164,7 @@ def solve_sde(
         _check_commutes(lambda y: diffusion(first, y, *args), np.shape(start), method)
     lead = (steps,) if paths is None else (paths, steps)
     if increments is None:
-        generator = np.random.default_rng(rng)
+        generator = generator_of(rng, "solve_sde: rng")
         size = np.sqrt(step)
         dw = size * generator.standard_normal((*lead, *motions))
         increments = Increments(

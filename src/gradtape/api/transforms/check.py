@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from gradtape.api.custom.differences import observing
+from gradtape.api.operands import generator_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp, vjp
 from gradtape.api.transforms.recording import recordable_body
@@ -106,7 +107,7 @@ def check_grads(
         if np.asarray(leaf).dtype.kind not in "fc" and not isinstance(leaf, int):
             array = np.asarray(leaf)
             raise integer_input("check_grads: an argument", array.dtype, array.ndim, user_site())
-    rng = np.random.default_rng(seed)
+    rng = generator_of(seed, "check_grads: seed")
     precision = _precision(args)
     rtol = precision.rtol if rtol is None else rtol
     atol = precision.atol if atol is None else atol

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.api.custom.rules import custom_jvp
+from gradtape.api.operands import generator_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.recording import named, recordable_body
@@ -138,15 +139,7 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
         raise ArgumentError(
             f"gt.expectation: samples is {samples!r}", where=user_site(), remedy="samples=1000"
         )
-    try:
-        generator = rng if rng is None or isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(
-            f"gt.expectation: rng is {rng!r}",
-            where=user_site(),
-            why="it is neither a generator nor a seed",
-            remedy="rng=np.random.default_rng(0), or rng=0",
-        ) from error
+    generator = None if rng is None else generator_of(rng, "gt.expectation: rng")
     mean = _Expectation(function, int(samples), generator)
     return jit_of(mean, named("expectation", function), EVERYTHING_TRACED)
 

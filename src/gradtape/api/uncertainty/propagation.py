@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.api.operands import generator_of
 from gradtape.api.solvers.nested import Program, Unknowns, compiled_jacobian, nested, vector_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import jacfwd, jacobian
@@ -256,7 +257,7 @@ def _sampled(
         )
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0))  # root @ root.T is the covariance, which may be singular
-    points = mean + np.random.default_rng(rng).standard_normal((count, len(mean))) @ root.T
+    points = mean + generator_of(rng, "gt.propagate: rng").standard_normal((count, len(mean))) @ root.T
     results = program.compiled(_compiled_map)(points, *args)
     spread = np.atleast_2d(np.cov(results, rowvar=False))
     deviations = np.sqrt(np.diagonal(spread))
