@@ -129,6 +129,7 @@ def test_an_infinite_limit_and_a_nan() -> None:
     assert np.isnan(nan)
 
 
+@pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
 @pytest.mark.parametrize(
     "area",
     [
