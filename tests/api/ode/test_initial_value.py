@@ -202,7 +202,9 @@ def test_what_is_nan_gives_nan(method: str, place: str) -> None:
         return solve_ivp(lambda t, y: -y, (beginning, end), [state], method, rtol=tolerance).y[0, -1]
 
     names = ("end", "beginning", "state", "tolerance")
-    given = [np.nan if name == place else number for name, number in zip(names, (1.0, 0.0, 1.0, 1e-3), strict=True)]
+    given = [
+        np.nan if name == place else number for name, number in zip(names, (1.0, 0.0, 1.0, 1e-3), strict=True)
+    ]
     value, slopes = gt.value_and_grad(at_end, argnums=(0, 1, 2))(*given)
     assert np.isnan(value) and np.isnan(slopes[2])
     if place in names[:2]:
