@@ -84,9 +84,11 @@ BOOLEAN: Final = {
     "add": ("or", OR),
     "bitwise_or": ("or", OR),
     "logical_or": ("or", OR),
+    "maximum": ("or", OR),
     "multiply": ("and", AND),
     "bitwise_and": ("and", AND),
     "logical_and": ("and", AND),
+    "minimum": ("and", AND),
     "bitwise_xor": ("!=", COMPARISON),
     "logical_xor": ("!=", COMPARISON),
 }

@@ -94,16 +94,17 @@ def plan_emission(module: KernelModule, procedure: Procedure) -> EmissionPlan:
     body = procedure.body
     streamed = streamed_loops(body, match_tape(body))
     alike = rounded_alike(procedure)
+    sums = sums_of_any_order(procedure, alike)
     return EmissionPlan(
         procedure,
         exact_integers(body),
         alike,
-        sums_of_any_order(procedure, alike),
+        sums,
         plan_allocations(procedure),
         streamed,
         foreseen_records(body, lambda entries: record_layout(entries)[1]),
         {loop: module.add_metadata("distinct !{}") for loop in independent_loops(procedure, streamed)},
-        backward_loops(procedure, streamed),
+        backward_loops(procedure, streamed, sums),
         {s: module.body(s.graph) for s in walk(body) if isinstance(s, Apply)},
         calls_python(procedure),
         alias_metadata(module, procedure),

@@ -5,12 +5,13 @@ LLVM's vectoriser is told of the innermost of these that no iteration waits for 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from functools import cached_property
 from typing import Final, TypeAlias
 
-from gradtape.ir.graph import number_of
+from gradtape.ir.graph import Value, number_of
 from gradtape.procedures.affine import difference, distance, linear_form
+from gradtape.procedures.dataflow import total_chain
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -156,16 +157,24 @@ def independent_loops(procedure: Procedure, streamed: Collection[For]) -> list[F
     return [loop for loop, inside in _straight_loops(procedure, streamed) if are_independent(loop, inside)]
 
 
-def backward_loops(procedure: Procedure, streamed: Collection[For]) -> set[For]:
+def backward_loops(procedure: Procedure, streamed: Collection[For], sums: Container[Value] = ()) -> set[For]:
     """Return the innermost loops that walk backwards through all arrays, and whose iterations may come in the other order.
 
     The reverse sweep of a loop over an array is such. Vectors are loaded and stored as they are in the other order; otherwise their
     elements have to be reversed each time.
+
+    Parameters
+    ----------
+    procedure : Procedure
+    streamed : collection of For
+        The loops whose records lie in arrays.
+    sums : container of Value
+        The sums whose terms may be added in any order.
     """
     accesses = LoopAccesses(procedure)
 
     def is_backward(loop: For, inside: Sequence[Statement]) -> bool:
-        if loop.parallel or any(isinstance(s, Assign) for s in inside):
+        if loop.parallel or not all(_is_free(s, inside, sums) for s in inside if isinstance(s, Assign)):
             return False
         steps = [linear_form(s.index).get(loop.index, 0) for s in inside if isinstance(s, Load | Store)]
         if any(step > 0 for step in steps) or not any(step < 0 for step in steps):
@@ -173,6 +182,11 @@ def backward_loops(procedure: Procedure, streamed: Collection[For]) -> set[For]:
         return accesses.keeps_apart(loop, list(_pairs(inside)))
 
     return {loop for loop, inside in _straight_loops(procedure, streamed) if is_backward(loop, inside)}
+
+
+def _is_free(statement: Assign, inside: Sequence[Statement], sums: Container[Value]) -> bool:
+    """Return whether an assignment of a loop adds to a variable that the loop only adds to, in any order."""
+    return statement.value in sums and total_chain(statement.variable, inside, ()) is not None
 
 
 def _straight_loops(procedure: Procedure, streamed: Collection[For]) -> Iterator[tuple[For, list[Statement]]]:

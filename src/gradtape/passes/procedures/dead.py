@@ -86,18 +86,19 @@ class _Resets(Rewriter):
         users = [s for s in every if isinstance(s, Load | Store)]
         if size is None or pointer in self._results or len(users) < len(every):
             return
-        accesses: dict[For, list[Load | Store]] = {}
+        levels = zip(*[self._holders[user] for user in users], strict=False)
+        around = tuple([level[0] for level in levels if len(set(level)) == 1])
+        if not around or not isinstance(around[-1], For) or len(self._holders[allocation]) >= len(around):
+            return
+        nests: dict[tuple[Statement, ...], list[Load | Store]] = {}
         for user in users:
-            *around, loop = self._holders[user] or (None,)
-            if not around or not isinstance(around[-1], For) or not isinstance(loop, For) or loop.parallel:
-                return
-            accesses.setdefault(loop, []).append(user)
-        if len(accesses) < 2 or len({self._holders[loop] for loop in accesses}) > 1:
+            nests.setdefault(self._holders[user][len(around) :], []).append(user)
+        if () in nests or len({nest[0] for nest in nests}) < 2:
             return
-        first, *_, last = accesses
-        if len(self._holders[allocation]) >= len(self._holders[first]):
+        (first, assigned), *others, (last, zeroed) = nests.items()
+        if any(nest[0] in (first[0], last[0]) for nest, _ in others):
             return
-        match accesses[first], [s for s in accesses[last] if isinstance(s, Store)]:
+        match assigned, [s for s in zeroed if isinstance(s, Store)]:
             case [Load() as load, Store() as store], [reset]:
                 if (
                     load.index is store.index
@@ -105,8 +106,8 @@ class _Resets(Rewriter):
                     and reset.value.data is not None
                     and not any(reset.value.data.tobytes())
                     and _are_all_elements(last, reset.index, int(size))
-                    and all(s.index is reset.index for s in accesses[last])
-                    and reset is accesses[last][-1]
+                    and all(s.index is reset.index for s in zeroed)
+                    and reset is zeroed[-1]
                 ):
                     self.dropped |= {load, reset}
                     self.becomes[load.out] = literal(0, load.out.dtype)
@@ -121,13 +122,18 @@ class _Resets(Rewriter):
         return super().statement(statement)
 
 
-def _are_all_elements(loop: For, index: Value, size: int) -> bool:
-    """Return whether an index takes the place of each element once, in one order or the other."""
+def _are_all_elements(nest: Sequence[Statement], index: Value, size: int) -> bool:
+    """Return whether an index takes the place of each element once in nested loops, in any order."""
     form = linear_form(index)
-    begin, step = form.pop(None, 0), form.pop(loop.index, 0)
-    return (
-        number_of(loop.count) == size and not any(form.values()) and (begin, step) in ((0, 1), (size - 1, -1))
-    )
+    begin, reach = form.pop(None, 0), 1
+    loops = [loop for loop in nest if isinstance(loop, For) and not loop.parallel]
+    for loop in sorted(loops, key=lambda loop: abs(form.get(loop.index, 0))):
+        step, count = form.pop(loop.index, 0), number_of(loop.count)
+        if count is None or abs(step) != reach:
+            return False
+        begin += min(step, 0) * (int(count) - 1)
+        reach *= int(count)
+    return len(loops) == len(nest) and begin == 0 and reach == size and not any(form.values())
 
 
 class _Living:

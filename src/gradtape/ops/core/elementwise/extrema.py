@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import Literal, Value, literal, number_of
-from gradtape.kinds.elementwise import Parts, elementwise, is_opposite, result_dtype
+from gradtape.ir.graph import Value, literal, number_of
+from gradtape.kinds.elementwise import Instruction, Parts, elementwise, is_opposite, result_dtype
 from gradtape.ops.core.elementwise.floats import complex_isnan, isnan
 from gradtape.ops.core.elementwise.logic import (
     complex_greater_equal,
@@ -31,26 +31,6 @@ def _shared(d: Value, x: Value, y: Value) -> Value:
     return where(equal(x, y), literal(0.5, d.dtype), literal(1.0, d.dtype)) * d
 
 
-def _may_be_nan(x: Value) -> bool:
-    number = number_of(x)
-    return x.dtype.kind == "f" and (number is None or number != number)
-
-
-def _maximum_body(x: Value, y: Value) -> Value:
-    """A NaN in y makes the comparison fail, so that x is kept; only y has to be looked at."""
-    if isinstance(x, Literal):
-        x, y = y, x
-    larger = where(greater(y, x), y, x)
-    return where(isnan(y), y, larger) if _may_be_nan(y) else larger
-
-
-def _minimum_body(x: Value, y: Value) -> Value:
-    if isinstance(x, Literal):
-        x, y = y, x
-    smaller = where(less(y, x), y, x)
-    return where(isnan(y), y, smaller) if _may_be_nan(y) else smaller
-
-
 def _complex_maximum(x: Parts, y: Parts) -> Parts:
     return complex_where(complex_isnan(x) | complex_greater_equal(x, y), x, y)
 
@@ -67,7 +47,7 @@ def _magnitude_of_pair(x: Value, y: Value) -> Value | None:
 maximum = elementwise(
     "maximum",
     np.maximum,
-    body=_maximum_body,
+    body=Instruction("llvm.maximum", "llvm.smax", "llvm.umax", "or"),
     complex_body=_complex_maximum,
     tangents=(
         lambda d, z, x, y: where(less(x, y), 0.0, _shared(d, x, y)),
@@ -90,7 +70,7 @@ maximum = elementwise(
 minimum = elementwise(
     "minimum",
     np.minimum,
-    body=_minimum_body,
+    body=Instruction("llvm.minimum", "llvm.smin", "llvm.umin", "and"),
     complex_body=_complex_minimum,
     tangents=(
         lambda d, z, x, y: where(less(y, x), 0.0, _shared(d, x, y)),
