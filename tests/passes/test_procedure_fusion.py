@@ -361,3 +361,22 @@ def test_random_nests_compute_the_same_row_by_row(monkeypatch):
     monkeypatch.setattr(fusion, "LEAST_ROW", 2)
     test_random_nests_compute_the_same()
     test_derivatives_of_random_nests()
+
+
+@pytest.mark.parametrize("second_reads, expected", [("x", 1), ("xy", 2)])
+def test_nests_over_the_same_arrays_are_one(second_reads, expected):
+    """The sum and the count of the elements that are the largest are such."""
+    build = ProcedureBuilder("twice")
+    arrays = {name: build.array(name, (N * N,)) for name in "xy"}
+    outs = [build.allocate(name, N, zero=True) for name in "uv"]
+    for out, names in zip(outs, ("x", second_reads), strict=True):
+        with build.loop(N) as i, build.loop(N) as j:
+            term = sum([build.load(arrays[name], i * N + j) for name in names], build.load(out, j))
+            build.store(out, j, term)
+    procedure = build.finish(outs, [aval((N,), np.dtype(float))] * 2)
+    fused = fuse_loops(procedure)
+    verify_procedure(fused, "a test")
+    assert sum(isinstance(s, For) for s in fused.body) == expected
+    x, y = np.random.default_rng(0).normal(size=(2, N * N))
+    for found, wanted in zip(run_procedure(fused, [x, y]), run_procedure(procedure, [x, y]), strict=True):
+        np.testing.assert_array_equal(found, wanted)

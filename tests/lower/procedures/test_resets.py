@@ -76,10 +76,55 @@ def adding_in_a_branch(build: ProcedureBuilder, held: Any, x: Any, trip: Any) ->
         add(build, held, i, build.load(x, i))
 
 
+def adding_by_rows(build: ProcedureBuilder, held: Any, x: Any, trip: Any) -> None:
+    with build.loop(2) as i, build.loop(3) as j:
+        add(build, held, 3 * i + j, build.load(x, 3 * i + j) * (trip + 1.5))
+
+
+def adding_by_columns(build: ProcedureBuilder, held: Any, x: Any, trip: Any) -> None:
+    with build.loop(2) as i, build.loop(3) as j:
+        add(build, held, 5 - i - 2 * j, build.load(x, 3 * i + j) * (trip + 1.5))
+
+
+def adding_to_rows_that_overlap(build: ProcedureBuilder, held: Any, x: Any, trip: Any) -> None:
+    with build.loop(2) as i, build.loop(3) as j:
+        add(build, held, 2 * i + j, build.load(x, 3 * i + j) * (trip + 1.5))
+
+
+def adding_to_each_row(build: ProcedureBuilder, held: Any, x: Any, trip: Any) -> None:
+    with build.loop(2) as i, build.loop(3) as j:
+        add(build, held, 3 * i + j, build.load(x, i))
+        add(build, held, 3 * i + j, build.load(x, j))
+
+
+def adding_to_rows_and_sums(build: ProcedureBuilder, held: Any, x: Any, trip: Any) -> None:
+    with build.loop(2) as i:
+        with build.loop(3) as j:
+            add(build, held, 3 * i + j, build.load(x, j))
+        with build.loop(3) as j:
+            add(build, held, j, build.load(held, 3 * i + j))
+
+
 def zeroing(build: ProcedureBuilder, held: Any, out: Any, trip: Any) -> None:
     with build.loop(N) as i:
         add(build, out, i, build.load(held, i))
         build.store(held, i, 0.0)
+
+
+def zeroing_by_rows(build: ProcedureBuilder, held: Any, out: Any, trip: Any) -> None:
+    with build.loop(2) as i:
+        with build.loop(3) as j:
+            place = 3 * i + j
+            add(build, out, i, build.load(held, place))
+            build.store(held, place, 0.0)
+        add(build, out, 5, build.load(out, i))
+
+
+def zeroing_rows_before_a_read(build: ProcedureBuilder, held: Any, out: Any, trip: Any) -> None:
+    with build.loop(2) as i:
+        with build.loop(3) as j:
+            build.store(held, 3 * i + j, 0.0)
+        add(build, out, i, build.load(held, 0))
 
 
 def zeroing_before_a_read(build: ProcedureBuilder, held: Any, out: Any, trip: Any) -> None:
@@ -123,14 +168,26 @@ def checked(made: Procedure) -> Procedure:
     return changed
 
 
-@pytest.mark.parametrize("first", [adding, adding_backwards])
-def test_an_array_that_each_iteration_zeroes_is_assigned(first: Part) -> None:
-    changed = checked(procedure(first, zeroing))
+@pytest.mark.parametrize("last", [zeroing, zeroing_by_rows])
+@pytest.mark.parametrize("first", [adding, adding_backwards, adding_by_rows, adding_by_columns])
+def test_an_array_that_each_iteration_zeroes_is_assigned(first: Part, last: Part) -> None:
+    changed = checked(procedure(first, last))
     held, out = [s for s in walk(changed.body) if isinstance(s, Allocate)]
     assert (held.zero, out.zero) == (False, True)
 
 
-@pytest.mark.parametrize("first", [adding_to_some, adding_twice, adding_to_one, adding_in_a_branch])
+@pytest.mark.parametrize(
+    "first",
+    [
+        adding_to_some,
+        adding_twice,
+        adding_to_one,
+        adding_in_a_branch,
+        adding_to_rows_that_overlap,
+        adding_to_each_row,
+        adding_to_rows_and_sums,
+    ],
+)
 def test_first_additions_that_leave_elements_out_or_repeat_them(first: Part) -> None:
     made = procedure(first, zeroing)
     assert checked(made) is made
@@ -140,6 +197,7 @@ def test_first_additions_that_leave_elements_out_or_repeat_them(first: Part) -> 
     "last",
     [
         zeroing_before_a_read,
+        zeroing_rows_before_a_read,
         zeroing_what_is_read_later,
         zeroing_some,
         zeroing_with_a_sign,

@@ -8,6 +8,7 @@ import pytest
 from gradtape.ir.graph import literal
 from gradtape.ir.types import aval
 from gradtape.kinds.elementwise import Libm
+from gradtape.lower.procedures.comparisons import sums_of_any_order
 from gradtape.lower.target.host import vector_bytes
 from gradtape.lower.target.vecmath import inline_variants
 from gradtape.ops.core.elementwise.exponential import exp, tanh
@@ -95,6 +96,52 @@ def test_vectors_are_reversed_only_between_arrays_of_different_orders(update, is
     text = optimised_llvm(procedure_module(backward(update)).text())
     assert f"<{LANES} x double>" in text
     assert ("reverse" in text) == is_reversed
+
+
+def summed(build, x, out, total, i):
+    build.store(out, N - 1 - i, build.load(x, N - 1 - i) * 2.0)
+    build.assign(total, build.read(total) + build.load(x, N - 1 - i))
+
+
+def summed_on_the_way(build, x, out, total, i):
+    build.assign(total, build.read(total) + build.load(x, N - 1 - i))
+    build.store(out, N - 1 - i, build.read(total) * 2.0)
+
+
+def last_one(build, x, out, total, i):
+    build.store(out, N - 1 - i, build.load(x, N - 1 - i) * 2.0)
+    build.assign(total, build.load(x, N - 1 - i) - 1.0)
+
+
+def halved(build, x, out, total, i):
+    build.store(out, N - 1 - i, build.load(x, N - 1 - i) * 2.0)
+    build.assign(total, build.read(total) * 0.5 + build.load(x, N - 1 - i))
+
+
+@pytest.mark.parametrize(
+    "update, in_any_order", [(summed, True), (summed_on_the_way, False), (last_one, False), (halved, False)]
+)
+def test_a_loop_that_only_adds_to_a_number_may_run_in_the_other_order(update, in_any_order):
+    """The gradient of a product of a matrix and a vector is such: rows of the matrix get what they add, and the vector sums."""
+    build = ProcedureBuilder("sums")
+    x, out = build.array("x", (N,)), build.allocate("out", N, zero=True)
+    total = build.variable("total", 0.0)
+    with build.loop(N) as i:
+        update(build, x, out, total, i)
+    procedure = build.finish(
+        [out, build.read(total)], [aval((N,), np.dtype(float)), aval((), np.dtype(float))]
+    )
+    text = optimised_llvm(procedure_module(procedure).text())
+    if in_any_order:
+        assert f"<{LANES} x double>" in text
+        assert "reverse" not in text
+    values = rng.normal(size=N)
+    expected, found = run_procedure(procedure, [values]), compile_procedure(procedure)(values)
+    for one, other in zip(expected, found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-13)
+    sums = sums_of_any_order(procedure, set())
+    assert len(backward_loops(procedure, (), sums)) == in_any_order
+    assert not backward_loops(procedure, ())
 
 
 @pytest.mark.skipif(

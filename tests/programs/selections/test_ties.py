@@ -71,6 +71,30 @@ def test_only_derivatives_look_for_ties(function, primal, reverse):
     assert loops(jvp_procedure(procedure, [True])) <= reverse
 
 
+def forward(log_transitions, log_start):
+    """The forward algorithm of a hidden Markov model."""
+    logs = log_start
+    for _ in range(50):
+        terms = logs[:, None] + log_transitions
+        top = np.max(terms, axis=0)
+        logs = top + np.log(np.sum(np.exp(terms - top), axis=0))
+    return np.sum(logs)
+
+
+def test_a_gradient_passes_over_the_terms_of_an_extremum_five_times():
+    """Forwards the largest, those that tie, and the exponentials; backwards the exponentials, and those that tie with the sums."""
+    procedure = translated(forward, np.zeros((16, 16)), np.zeros(16)).procedure
+    gradient = optimise_procedure(vjp_procedure(procedure, [True, True], [True]))
+    assert sum(isinstance(s, For) and any(isinstance(t, For) for t in s.body) for s in walk(gradient.body)) == 7
+    with gt.config.override(loops="compile"):
+        arguments = np.random.default_rng(0).integers(-2, 2, (16, 16)) * 1.0, np.zeros(16)
+        found = gt.grad(forward, argnums=(0, 1))(*arguments)
+    with gt.config.override(loops="trace"):
+        expected = gt.grad(forward, argnums=(0, 1))(*arguments)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
+
+
 @pytest.mark.parametrize("n", [17, 18, 23, 41, 103])
 def test_the_extremum_of_a_formula_is_recognised(n):
     """Rounding that differs between loops, by vectors and by fused operations, must not hide the largest element."""

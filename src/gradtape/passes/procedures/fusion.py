@@ -209,13 +209,15 @@ class _Fusion(BlockPass):
         return (rows, second) if flat is first else (first, rows)
 
     def _may_gain(self, first: For, second: For) -> bool:
-        """Return whether one loop uses an array that the other one stores, and both are of one sort."""
+        """Return whether one loop uses an array that the other one stores, or both the same ones, and both are of one sort."""
         if first.parallel is not second.parallel or not _are_equal(first.count, second.count):
             return False
         one, other = self._effects_of(first), self._effects_of(second)
         if None in one.writes and None in other.writes:
             return False
         shared = (one.writes & (other.reads | other.writes)) | (one.reads & other.writes)
+        if one.reads - one.writes == other.reads - other.writes:
+            shared |= one.reads - one.writes
         if not any(isinstance(x, Memory) for x in shared):
             return False
         innermost = [_is_innermost(loop) for loop in (first, second)]

@@ -143,7 +143,7 @@ PASSES: Final[tuple[ProcedurePass, ...]] = (
     followed_by(split_loops, eliminate_checks),
     followed_by(sink_into_branches, forward_elements, remove_dead_statements),
     followed_by(exchange_arrays, remove_dead_statements),
-    remove_resets,
+    followed_by(remove_resets, remove_dead_statements),
     followed_by(divide_loops, simplify_scalars),
     followed_by(separate_accumulations, remove_dead_statements),
 )
