@@ -35,7 +35,7 @@ from gradtape.lower.llvm.stacks import STACKS, add_stacks
 from gradtape.lower.llvm.statements import STATEMENTS
 from gradtape.lower.llvm.vector_plans import are_vectors, find_slots
 from gradtape.lower.llvm.vectors import VectorWriter
-from gradtape.lower.llvm.writer import KERNEL
+from gradtape.lower.llvm.writer import KERNEL, own_function
 from gradtape.lower.resident.errors import RAISED
 from gradtape.statements import walk
 
@@ -231,7 +231,7 @@ def _nest(kernel: FunctionEmitter, statement: For | ControlFlow, names: LiveIns)
     end.append("  ret i32 0" if names.may_stop else "  ret void")
     if any(isinstance(inner, For) and inner.lanes for inner in walk([statement])):
         speed += NO_COPIES
-    body = function.text(f"({', '.join(parameters)}) noinline nounwind{speed}", *end)
+    body = function.text(f"({', '.join(parameters)}) {own_function()}{speed}", *end)
     known = module.nests.setdefault(_without_names(body, module), name)
     result = "i32" if names.may_stop else "void"
     if known == name:

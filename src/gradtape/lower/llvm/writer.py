@@ -7,6 +7,8 @@ import pkgutil
 import re
 from typing import Final
 
+from gradtape.lower.target.host import vector_bytes
+
 KERNEL: Final = "kernel"
 """The function ``int32_t (void **inputs, void **outputs, void *workspace)`` of a kernel's module."""
 
@@ -41,6 +43,14 @@ def _text(package: str, file: str) -> str:
     data = pkgutil.get_data(package, file)
     assert data is not None
     return data.decode()
+
+
+def own_function() -> str:
+    """Return the attributes of a function with loops, which is not inlined.
+
+    Its frame is aligned to vectors, which LLVM may spill: otherwise each of them would be in two lines of the cache.
+    """
+    return f"noinline nounwind alignstack({vector_bytes()})"
 
 
 class ModuleWriter:

@@ -10,7 +10,7 @@ from gradtape.kinds.routines.callback import PythonCall
 from gradtape.loops.ir import Dtype
 from gradtape.lower.llvm.function import KernelModule
 from gradtape.lower.llvm.instructions import memory_type
-from gradtape.lower.llvm.writer import ITSELF, LIKELY, UNLIKELY
+from gradtape.lower.llvm.writer import ITSELF, LIKELY, UNLIKELY, own_function
 from gradtape.lower.procedures.allocation import IN_FRAME, Allocations, plan_allocations
 from gradtape.lower.procedures.comparisons import rounded_alike, sums_of_any_order
 from gradtape.lower.procedures.expressions import ScalarEmitter
@@ -193,7 +193,7 @@ class ProcedureEmitter(ScalarEmitter):
             if isinstance(result, Value):
                 self.store_element(result.dtype, self.operand(result), f"%r{number}")
         self.end()
-        return self.text(f"define internal i32 @{symbol}({', '.join(parameters)}) noinline nounwind")
+        return self.text(f"define internal i32 @{symbol}({', '.join(parameters)}) {own_function()}")
 
     def _parameters(self, procedure: Procedure) -> list[str]:
         """Return the parameters of the function, and append loads of the scalars."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradtape.lower.llvm.instructions import register_type
 from gradtape.lower.llvm.parallel import emit_blocks
+from gradtape.lower.llvm.writer import own_function
 from gradtape.lower.procedures.emitter import ProcedureEmitter
 from gradtape.procedures.ir import Apply, For, Pointer
 from gradtape.procedures.traversal import outer_leaves
@@ -32,7 +33,7 @@ def emit_tasks(function: ProcedureEmitter, loop: For) -> None:
     module.count += 1
     symbol = f"block{module.count}"
     module.functions.append(
-        block.text(f"define internal i32 @{symbol}({', '.join(parameters)}) noinline nounwind")
+        block.text(f"define internal i32 @{symbol}({', '.join(parameters)}) {own_function()}")
     )
     module.scalar_makers[symbol] = block.plan.procedure, block.makers
     multiplies = module.multiplies and any(isinstance(s, Apply) for s in walk(loop.body))
