@@ -585,10 +585,9 @@ def body_cost(body: Body) -> float:
     (1.0, 10.0)
     """
     if isinstance(body, Instruction | Intrinsic):
-        usual = costs.INSTRUCTION if isinstance(body, Instruction) else costs.INTRINSIC
-        return costs.SLOW_INSTRUCTIONS.get(
-            body.real or (body.signed if isinstance(body, Instruction) else None) or "", usual
-        )
+        name = body.real or (body.signed if isinstance(body, Instruction) else None) or ""
+        usual = costs.INTRINSIC if name.startswith("llvm.") else costs.INSTRUCTION
+        return costs.SLOW_INSTRUCTIONS.get(name, usual)
     if isinstance(body, Libm):
         return costs.LIBM_FUNCTIONS.get(body.name, costs.LIBM_FUNCTION)
     return costs.SCIPY_FUNCTION
