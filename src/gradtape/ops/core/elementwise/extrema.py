@@ -48,6 +48,7 @@ maximum = elementwise(
     "maximum",
     np.maximum,
     body=Instruction("llvm.maximum", "llvm.smax", "llvm.umax", "or"),
+    is_idempotent=True,
     complex_body=_complex_maximum,
     tangents=(
         lambda d, z, x, y: where(less(x, y), 0.0, _shared(d, x, y)),
@@ -71,6 +72,7 @@ minimum = elementwise(
     "minimum",
     np.minimum,
     body=Instruction("llvm.minimum", "llvm.smin", "llvm.umin", "and"),
+    is_idempotent=True,
     complex_body=_complex_minimum,
     tangents=(
         lambda d, z, x, y: where(less(y, x), 0.0, _shared(d, x, y)),
