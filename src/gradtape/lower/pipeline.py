@@ -48,8 +48,6 @@ class LoweredProgram:
     ----------
     ir_text : str
         The module.
-    kernel_name : str
-        Its function: ``int32_t (void **inputs, void **outputs, void *workspace)``.
     inputs, outputs : tuple of Aval
         What the pointers point to; the inputs are followed by the captured constants.
     constants : int
@@ -75,7 +73,6 @@ class LoweredProgram:
     """
 
     ir_text: str
-    kernel_name: str
     inputs: tuple[Aval, ...]
     outputs: tuple[Aval, ...]
     constants: int
@@ -130,7 +127,6 @@ def _lowered(graph: Graph, program: LoopProgram, plan: Schedule) -> LoweredProgr
     cost = _seconds(graph)
     return LoweredProgram(
         module.text(),
-        KERNEL,
         tuple(value.aval for value in graph.inputs),
         tuple(value.aval for value in graph.outputs),
         len(graph.constants()),

@@ -166,12 +166,10 @@ def _index_map(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets 
         positions = np.arange(1, x.size + 1).reshape(x.shape)
         sources = node.op.evaluate([positions, *ready], node.params)[0].reshape(-1) - 1
         return [picked(sets, sources)]
-    return [_mixed(sets, x.shape, len(indices), node.out.shape, indices[0].ndim)]
+    return [_mixed(sets, x.shape, len(indices), node.out.shape)]
 
 
-def _mixed(
-    sets: IndexSets, shape: tuple[int, ...], lead: int, out: tuple[int, ...], out_lead: int
-) -> IndexSets:
+def _mixed(sets: IndexSets, shape: tuple[int, ...], lead: int, out: tuple[int, ...]) -> IndexSets:
     """Return the index sets of an array read at unknown positions along its first `lead` axes: the union over these."""
     rest = prod(shape[lead:])
     size = prod(shape)
@@ -189,7 +187,7 @@ def _accumulate(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets
     if len(ready) < len(arrays):
         spread = None
         if above is not None:
-            spread = _mixed(above, v.shape, indices[0].ndim, base.shape, len(indices))
+            spread = _mixed(above, v.shape, indices[0].ndim, base.shape)
         return [united(_known([below, spread]))]
     readers = [_reader(array, extent) for array, extent in zip(ready, base.shape, strict=False)]
     place = op.target(coordinates(v.shape), base.shape, *readers, **node.params)
