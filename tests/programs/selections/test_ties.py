@@ -85,7 +85,9 @@ def test_a_gradient_passes_over_the_terms_of_an_extremum_five_times():
     """Forwards the largest, those that tie, and the exponentials; backwards the exponentials, and those that tie with the sums."""
     procedure = translated(forward, np.zeros((16, 16)), np.zeros(16)).procedure
     gradient = optimise_procedure(vjp_procedure(procedure, [True, True], [True]))
-    assert sum(isinstance(s, For) and any(isinstance(t, For) for t in s.body) for s in walk(gradient.body)) == 7
+    assert (
+        sum(isinstance(s, For) and any(isinstance(t, For) for t in s.body) for s in walk(gradient.body)) == 7
+    )
     with gt.config.override(loops="compile"):
         arguments = np.random.default_rng(0).integers(-2, 2, (16, 16)) * 1.0, np.zeros(16)
         found = gt.grad(forward, argnums=(0, 1))(*arguments)
