@@ -183,3 +183,24 @@ def test_infinities_as_scipy_treats_them(function: Any) -> None:
             expected = function(np.array(x))
         np.testing.assert_allclose(gt.jit(function)(np.array(x)), expected, rtol=1e-15)
         np.testing.assert_array_equal(gt.jacrev(function)(np.array(x)), gt.jacfwd(function)(np.array(x)))
+
+
+@pytest.mark.parametrize("diagonal", [(-1e20, 0.0), (0.0, -1e20), (-50.0, 50.0)])
+def test_derivatives_of_exponentials_of_triangular_matrices(diagonal: Any) -> None:
+    """The derivative of the other exponential, which is a divided difference."""
+    low, high = diagonal
+    expected = (np.exp(high) - np.exp(low)) / (high - low)
+    lower, direction = np.array([[low, 0.0], [1.0, high]]), np.array([[0.0, 0.0], [1.0, 0.0]])
+
+    derivative = gt.jit(lambda a, e: sla.expm_frechet(a, e)[1])
+    np.testing.assert_allclose(derivative(lower, direction)[1, 0], expected, rtol=1e-12)
+    np.testing.assert_allclose(derivative(lower.T, direction.T)[0, 1], expected, rtol=1e-12)
+
+
+def test_exponentials_of_lower_and_upper_matrices_in_one_map() -> None:
+    lower, direction = np.array([[-5.0, 0.0], [1.0, 5.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])
+    matrices, directions = np.stack([lower, lower.T]), np.stack([direction, direction.T])
+    made = gt.vmap(lambda a, e: sla.expm_frechet(a, e)[1])(matrices, directions)
+    np.testing.assert_allclose(
+        made, [sla.expm_frechet(*pair)[1] for pair in zip(matrices, directions, strict=True)]
+    )

@@ -12,6 +12,7 @@ from gradtape.kinds.arguments import as_array, known
 from gradtape.kinds.registry import FUNCTIONS, HOOKS, borrows
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import imag, real
+from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.indexing import getitem
@@ -97,17 +98,21 @@ def funm(A: Any, func: Any, disp: bool = True) -> Any:
 # The exponential
 
 
-def _nested(a: Value, e: Value) -> Value:
-    """Return [[a, e], [0, a]], whose exponential holds the derivative of that of a in the direction e."""
+def _nested(a: Value, e: Value, is_lower: Value) -> Value:
+    """Return [[a, e], [0, a]], whose exponential holds the derivative of that of a in the direction e; [[a, 0], [e, a]] where asked for."""
     columns = a.ndim - 1
-    first, second = join([a, e], columns), join([FUNCTIONS[np.zeros_like](a), a], columns)
-    return join([first, second], columns - 1)
+    right, left = where(is_lower, 0, e), where(is_lower, e, 0)
+    return join([join([a, right], columns), join([left, a], columns)], columns - 1)
 
 
 def _frechet(a: Value, e: Value) -> tuple[Value, Value]:
+    """Return the exponential of a, and its derivative. What is nested stays triangular, since `expm` is more accurate for it."""
     n = a.shape[-1]
-    rows = cut_rows(expm(_nested(a, e)), 0, n)
-    return cut_columns(rows, 0, n), cut_columns(rows, n, 2 * n)
+    above = FUNCTIONS[np.triu](absolute(a) + absolute(e), 1)
+    is_lower = equal(FUNCTIONS[np.max](above, axis=(a.ndim - 2, a.ndim - 1), keepdims=True, initial=0), 0)
+    whole = expm(_nested(a, e, is_lower))
+    first, second = cut_rows(whole, 0, n), cut_rows(whole, n, 2 * n)
+    return cut_columns(first, 0, n), where(is_lower, cut_columns(second, 0, n), cut_columns(first, n, 2 * n))
 
 
 @borrows("scipy.linalg.expm_frechet")
