@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from gradtape.api.debug.linalg import evaluate_extended
 from gradtape.api.debug.nonsmooth import op_by_op, run_checked
 from gradtape.api.debug.unrolled import UnrolledLoops, compute_op_by_op, in_place_of_loops
 from gradtape.api.transforms.callables import check_callable
@@ -139,10 +140,10 @@ def digits(f: Callable[..., Any], *args: Any) -> Digits:
     Notes
     -----
     Value and gradient are computed op by op, with all loops unrolled, in double precision and twice in extended precision with random
-    rounding (J. Vignes, "A Stochastic Arithmetic for Reliable Scientific Computation", 1993). Digits on which the extended runs agree
-    are correct. Ops that NumPy has in double precision only, such as factorisations and most special functions, hand on the errors of
-    their operands by their derivatives. An op, or a line of a loop, is blamed if the result has more right digits when its own results
-    are replaced by the extended ones.
+    rounding (J. Vignes, "A Stochastic Arithmetic for Reliable Scientific Computation", 1993). Digits on which the extended runs agree are
+    correct. Linear systems, determinants and Cholesky's factors are computed by elimination. Other ops that NumPy has in double precision
+    only, such as eigenvalues and most special functions, hand on the errors of their operands by their derivatives. An op, or a line of a
+    loop, is blamed if the result has more right digits when its own results are replaced by the extended ones.
 
     Examples
     --------
@@ -400,6 +401,10 @@ def _evaluated(node: Node, operands: Sequence[NDArray], rng: np.random.Generator
             results = []
         if results and all(_is_wide(result, out) for result, out in zip(results, node.outs, strict=True)):
             return results
+    if isinstance(node.op, Matrix):
+        found = evaluate_extended(node.op.name, list(operands), node.params, rng)
+        if found is not None:
+            return found
     return _corrected(node, operands, rng)
 
 
@@ -479,8 +484,12 @@ def _perturbed(node: Node, operands: Sequence[NDArray], result: NDArray, rng: np
     )
     if not is_rounded or result.dtype.kind not in "fc" or isinstance(node.outs[0], Literal):
         return result
-    noise = 1 + _signs(rng, result.shape) * np.finfo(EXTENDED).eps / 2
-    return np.where(_is_exact(node, operands, result), result, result * noise)
+    return np.where(_is_exact(node, operands, result), result, result * (1 + _noise(result, rng)))
+
+
+def _noise(x: NDArray, rng: np.random.Generator) -> Any:
+    """Return relative rounding errors of random sign."""
+    return _signs(rng, x.shape) * np.finfo(EXTENDED).eps / 2
 
 
 def _is_exact(node: Node, operands: Sequence[NDArray], result: NDArray) -> Any:
