@@ -469,7 +469,7 @@ def test_bounds_of_another_shape() -> None:
         ),
         ({"max_iterations": 1}, "larger max_iterations"),
         ({"time_limit": 1e-9}, "larger time_limit"),
-        ({"callback": lambda row: True}, "ends the solver by True"),
+        ({"callback": lambda row: True}, "returns True stops the solver"),
         ({"options": {"linear_solver": "ma57", "hsllib": "not there"}}, "options="),
     ],
 )
