@@ -101,6 +101,23 @@ def test_incomplete_gamma_in_a_small_parameter(a: float, x: float, expected: flo
     np.testing.assert_allclose(gt.jvp(lambda a: sp.gammainc(a, x), (a,), (1.0,))[1], expected, rtol=4e-15)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "x", "expected"),
+    [
+        (1e-05, 2.5, 0.05, -1.7898666453986795),
+        (1e-08, 1.0, 0.1, -2.3025850399750651),
+        (1e-12, 0.5, 0.001, -8.2935494524257207),
+        (1e-05, 2.5, 0.08, -1.364136113978929),
+        (0.09, 3.0, 0.06, -1.3290659583676601),
+    ],
+)
+def test_incomplete_beta_in_a_small_parameter(a: float, b: float, x: float, expected: float) -> None:
+    """By mpmath."""
+    np.testing.assert_allclose(slope(sp.betainc, 0, a, b, x), expected, rtol=2e-14)
+    np.testing.assert_allclose(slope(sp.betaincc, 0, a, b, x), -expected, rtol=2e-14)
+    np.testing.assert_allclose(gt.jvp(lambda a: sp.betainc(a, b, x), (a,), (1.0,))[1], expected, rtol=2e-14)
+
+
 def test_the_series_of_the_incomplete_gamma_function_meets_the_quadrature() -> None:
     """At the border of where each is used, up to the second derivative."""
     for a, x in ((0.1, 0.4), (0.05, 0.8)):

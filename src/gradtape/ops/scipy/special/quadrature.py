@@ -147,7 +147,8 @@ def gamma_tail(a: Value, x: Value, mean: Value) -> Value:
 def beta_tail(a: Value, b: Value, x: Value, y: Value, mean: Value) -> Value:
     """Return the same for the density ``t**(a-1) (1-t)**(b-1)``, divided by ``x (1-x) p(x)``; y is 1 - x."""
     level = log(x)
-    left = (less(level, mean) | less(x, 0.5 / (b + 1.0))) & greater(y, 0.5 / (a + 1.0))
+    near = where(less(a, 0.1), 0.25, 0.5) / (b + 1.0)
+    left = (less(level, mean) | less(x, near)) & greater(y, 0.5 / (a + 1.0))
     sign = convert(where(left, 1.0, -1.0), level.dtype)
     power, share = where(left, a, b), where(left, x, y)
     narrow = width(power - (a + b) * share, (a + b) * x * y)

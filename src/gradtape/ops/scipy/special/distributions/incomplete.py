@@ -42,7 +42,7 @@ def gamma_in_shape(a: Value, x: Value) -> Value:
     return where(inside, where(start, -exp1(x), slope), 0.0)
 
 
-STEEP, STEEP_UP_TO = 0.1, 0.8
+STEEP, STEEP_UP_TO, BETA_UP_TO = 0.1, 0.8, 0.25
 """For smaller parameters and arguments nearly all of a density is near 0. ``log(t) - psi(a)`` has a mean of nearly 0, which a quadrature
 loses: the integrals of the powers of t are written out instead, and ``1 / a`` cancels in ``psi(a + 1) = psi(a) + 1 / a``."""
 
@@ -68,8 +68,22 @@ def beta_in_first(a: Value, b: Value, x: Value, y: Value | None = None) -> Value
     y = 1.0 - x if y is None else y
     inside = greater(x, 0.0) & greater(y, 0.0)
     x, y = where(inside, x, 0.5), where(inside, y, 0.5)
-    front = exp(a * log(x) + b * log(y) - betaln(a, b))
-    return where(inside, front * beta_tail(a, b, x, y, psi(a) - psi(a + b)), 0.0)
+    steep = less(a, STEEP) & less(x * (b + 1.0), BETA_UP_TO)
+    inner = where(steep, 1.0, a)
+    front = exp(inner * log(x) + b * log(y) - betaln(inner, b))
+    slope = front * beta_tail(inner, b, x, y, psi(inner) - psi(inner + b))
+    series = _beta_series(where(steep, a, STEEP), where(steep, b, 1.0), where(steep, x, 0.1))
+    return where(inside, where(steep, series, slope), 0.0)
+
+
+def _beta_series(a: Value, b: Value, x: Value) -> Value:
+    """Return the derivative of the incomplete beta function in a, by the power series of ``(1-t)**(b-1)``."""
+    level = log(x) - psi(a + 1.0) + psi(a + b)
+    total: Value | float = 0.0
+    for n in reversed(range(1, 26)):
+        share = 1.0 / (a + float(n))
+        total = x * (1.0 - b / float(n)) * (share * (a * level + n * share) + total)
+    return exp(a * log(x) - betaln(a + 1.0, b)) / (a + b) * (level + total)
 
 
 def beta_in_second(a: Value, b: Value, x: Value, y: Value | None = None) -> Value:
