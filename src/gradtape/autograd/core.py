@@ -16,6 +16,7 @@ from gradtape.autograd.vector_spaces import differentiable
 from gradtape.autograd.vector_spaces import vspace as vspace
 from gradtape.autograd.wrap_util import get_name, subvals
 from gradtape.errors import GradtapeWarning, warn
+from gradtape.runtime.compile.background import patient
 from gradtape.trace.array.handle import Handle
 from gradtape.trees import flatten, unflatten
 
@@ -30,10 +31,12 @@ primitive_jvps: Final[dict[Any, Callable[..., Any]]] = {}
 
 def make_vjp(fun: Callable[[Any], Any], x: Any) -> tuple[Callable[[Any], Any], Any]:
     """Evaluate a function of one argument; return its pullback and its result."""
-    value, pullback = pull_back(fun, differentiable(x), convention="jax")
+    with patient:
+        value, pullback = pull_back(fun, differentiable(x), convention="jax")
 
     def vjp(g: Any) -> Any:
-        return pullback(_as_cotangent(g, value))[0]
+        with patient:
+            return pullback(_as_cotangent(g, value))[0]
 
     return vjp, value
 
@@ -42,7 +45,8 @@ def make_jvp(fun: Callable[[Any], Any], x: Any) -> Callable[[Any], tuple[Any, An
     """Return the function that takes a tangent of `x` and returns the result of `fun` and its tangent."""
 
     def jvp(g: Any) -> Any:
-        return push_forward(fun, (differentiable(x),), (g,))
+        with patient:
+            return push_forward(fun, (differentiable(x),), (g,))
 
     return jvp
 

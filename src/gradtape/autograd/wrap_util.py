@@ -9,6 +9,7 @@ from operator import is_
 from typing import Any, TypeVar
 
 from gradtape.errors import GradtapeError
+from gradtape.runtime.compile.background import patient
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,7 +78,8 @@ def _applied(
 
         def by_operator() -> Any:
             unary_function.__name__ = get_name(fun)
-            return operator(unary_function, x, *op_args, **op_kwargs)
+            with patient:
+                return operator(unary_function, x, *op_args, **op_kwargs)
 
         if compiled is None:
             return by_operator()
@@ -87,7 +89,8 @@ def _applied(
             return by_operator()
         kept = kept or compiled(unary_function if len(now) > 1 else fun)
         try:
-            return kept(x)
+            with patient:
+                return kept(x)
         except GradtapeError:
             result = by_operator()
             compiled = kept = others = None

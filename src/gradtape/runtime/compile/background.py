@@ -23,7 +23,7 @@ from gradtape.locks import Rank, new_lock, renewed_in_child
 from gradtape.lru import LRU
 from gradtape.runtime.compile.engine import Abandoned, abandon_when
 
-__all__ = ["PATIENCE", "Compilation", "compilation_of", "finish_all"]
+__all__ = ["PATIENCE", "Compilation", "compilation_of", "finish_all", "patient", "share_of_interpreter"]
 
 T = TypeVar("T")
 
@@ -36,10 +36,45 @@ SLICE: Final = 0.02
 SHARE: Final = 0.1
 """The part of the time for compiling that the interpreter may take before, and meanwhile, when the threads need Python as well."""
 
+PATIENT_SHARE: Final = 2.0
+"""The same in patient blocks, whose programs are small: compiling takes up to 2 ms for each node there."""
+
 SECONDS_PER_NODE: Final = 5e-4
 """What it takes to compile a graph, for each of its nodes."""
 
 MOST_THREADS: Final = 8
+
+
+class _Thread(threading.local):
+    """How many blocks in force on a thread are patient."""
+
+    depth = 0
+
+
+_thread: Final = _Thread()
+
+
+class _Patience:
+    """Lets the interpreter take as long as compiling does, for programs that are made in a block; it can be entered again."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        _thread.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        _thread.depth -= 1
+
+
+patient: Final = _Patience()
+
+
+def share_of_interpreter() -> float:
+    """Return which part of the time for compiling the interpreter may take: 0 where calls wait for their kernels."""
+    if _thread.depth:
+        return PATIENT_SHARE
+    return SHARE if config.compile == "background" else 0.0
+
 
 _lock: Final = new_lock(Rank.LEAF)
 
@@ -70,6 +105,13 @@ class Compilation(Generic[T]):
         Compiles it.
     expected : float
         Seconds that this is expected to take.
+    share : float
+        The part of them that the interpreter may take.
+    may_stop : bool
+        Whether the interpreter may be stopped, and what it has computed be computed again.
+    per_step : float
+        Seconds that the interpreter is expected to take for a node, where a call compiles and no thread: nodes are counted and no time is
+        measured, so that each run of a script computes the same digits.
     """
 
     __slots__ = (
@@ -81,11 +123,25 @@ class Compilation(Generic[T]):
         "_expected",
         "_over",
         "_result",
+        "_share",
         "key",
+        "may_stop",
+        "per_step",
     )
 
-    def __init__(self, key: str, build: Callable[[], T], expected: float) -> None:
+    def __init__(
+        self,
+        key: str,
+        build: Callable[[], T],
+        expected: float = 0.0,
+        share: float = SHARE,
+        may_stop: bool = True,
+        per_step: float = 0.0,
+    ) -> None:
         self.key = key
+        self.per_step = per_step
+        self.may_stop = may_stop
+        self._share = share
         self._build = build
         self._expected = expected
         self._account = _accounts.get(key) or _Account()
@@ -131,6 +187,14 @@ class Compilation(Generic[T]):
         if self._begin is None and self._ahead() > 0.0:
             self.request()
 
+    def steps_left(self) -> float:
+        """Return how many nodes the interpreter may compute before the kernel is there."""
+        return (self._expected * self._share - self._account.seconds) / self.per_step
+
+    def note_steps(self, steps: int) -> None:
+        """Take note of nodes that the interpreter has computed."""
+        self._account.seconds += steps * self.per_step
+
     def wait_for_share(self, most: float) -> bool:
         """Wait while the interpreter has had more than its share, up to so many seconds, and return whether the end has come."""
         ahead = self._ahead()
@@ -140,7 +204,7 @@ class Compilation(Generic[T]):
 
     def _ahead(self) -> float:
         """Return for how long there should be no interpretation."""
-        return self._account.seconds / SHARE - self._expected - self.seconds
+        return self._account.seconds / self._share - self._expected - self.seconds
 
     def result(self) -> T:
         """Return the result, once it is there; raise the error with which the thread has ended."""
@@ -181,12 +245,12 @@ class Compilation(Generic[T]):
         self._over = threading.Event()
 
 
-def compilation_of(key: str, build: Callable[[], T], expected: float = 0.0) -> Compilation[T]:
-    """Return the compilation of a kernel that is expected to take so many seconds; somebody has to request it."""
+def compilation_of(key: str, build: Callable[[], T], **options: Any) -> Compilation[T]:
+    """Return the compilation of a kernel, which somebody has to request; the options are those of `Compilation`."""
     with _lock:
         found = _unfinished.get(key)
         if found is None:
-            found = _unfinished[key] = Compilation(key, build, expected)
+            found = _unfinished[key] = Compilation(key, build, **options)
     return found
 
 

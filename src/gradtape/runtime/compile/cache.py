@@ -145,6 +145,14 @@ def cached_object(
     return found
 
 
+def is_stored(fingerprint: str | bytes, *options: object) -> bool:
+    """Return whether there is object code of a program that `cached_object` need not build."""
+    if not (config.disk_cache or len(_arrived)):
+        return False
+    key = object_key(fingerprint, *options)
+    return key in _arrived or disk.has(key)
+
+
 class Shipment(NamedTuple):
     """Object code on its way to another process.
 

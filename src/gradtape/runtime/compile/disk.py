@@ -138,6 +138,10 @@ class DiskCache:
             _quietly(os.utime, path)
         return found
 
+    def has(self, key: str) -> bool:
+        """Return whether there is an entry of a key."""
+        return config.disk_cache and _file_of(key).exists()
+
     def store(self, key: str, entry: CachedObject) -> bool:
         """Store an entry, and evict others if the folder grows beyond ``config.cache_size``; return whether it is stored."""
         return config.disk_cache and self._write(key, pack(key, entry))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from math import prod
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -24,7 +25,14 @@ from gradtape.passes.simplify.annotations import inline_custom_calls
 from gradtape.progress import counting
 from gradtape.runtime.call.convention import ArraySpec, CallForm
 from gradtape.runtime.call.entry import NativeFunction, bind
-from gradtape.runtime.compile.background import PATIENCE, SECONDS_PER_NODE, Compilation, compilation_of
+from gradtape.runtime.compile.background import (
+    PATIENCE,
+    SECONDS_PER_NODE,
+    Compilation,
+    compilation_of,
+    share_of_interpreter,
+)
+from gradtape.runtime.compile.cache import is_stored
 from gradtape.runtime.compile.kernel import (
     Kernel,
     compile_graph,
@@ -190,6 +198,8 @@ class Program:
 
     def _run_meanwhile(self, arrays: Sequence[NDArray], compilation: Compilation[Kernel]) -> list[NDArray]:
         """Compute the outputs on the interpreter, unless the kernel is there before these are."""
+        if compilation.per_step:
+            return self._run_counted(arrays, compilation)
         since, patience = time.perf_counter(), PATIENCE
 
         def is_overtaken() -> bool:
@@ -207,6 +217,26 @@ class Program:
                 compilation.note_interpreting(time.perf_counter() - since)
                 self.interpreted += 1
                 return outputs
+        self._take(compilation)
+        return self.run(arrays)
+
+    def _run_counted(self, arrays: Sequence[NDArray], compilation: Compilation[Kernel]) -> list[NDArray]:
+        """Compute the outputs on the interpreter, or compile if it has computed enough nodes."""
+        steps, left, may_stop = 0, compilation.steps_left(), compilation.may_stop
+
+        def is_enough() -> bool:
+            nonlocal steps
+            steps += 1
+            return may_stop and steps > left
+
+        if left > 0 and not compilation.is_over:
+            try:
+                with suppress(Stopped), stopped_when(is_enough):
+                    outputs = self._interpret(arrays)
+                    self.interpreted += 1
+                    return outputs
+            finally:
+                compilation.note_steps(steps)
         self._take(compilation)
         return self.run(arrays)
 
@@ -338,9 +368,15 @@ def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None =
     if shapes is None:
         shapes = "symbolic" if config.shapes == "symbolic" else "exact"
     key = f"{print_}:{form}:{config.precise_math}:{config.compiler}:{shapes}"
-    if config.compile == "background" and key not in kernels and _may_be_interpreted(graph):
-        build = lambda: kernels.get(key, lambda: _kernel(graph, form, key, shapes))  # noqa: E731
-        return Program(graph, compilation_of(key, build, SECONDS_PER_NODE * graph_size(graph)))
+    share = share_of_interpreter()
+    if share and key not in kernels and ACTIVE.profiler is None and not is_stored(key):
+        may_stop = _may_be_interpreted(graph)
+        if may_stop or (share >= 1.0 and _may_run_to_the_end(graph)):
+            build = lambda: kernels.get(key, lambda: _kernel(graph, form, key, shapes))  # noqa: E731
+            options = {"expected": SECONDS_PER_NODE * graph_size(graph), "share": share, "may_stop": may_stop}
+            if share >= 1.0:
+                options["per_step"] = _seconds_per_step(graph)
+            return Program(graph, compilation_of(key, build, **options))
     made: list[Kernel] = []
 
     def make() -> Kernel:
@@ -359,9 +395,21 @@ def part_program(graph: Graph, form: CallForm | None = None) -> Program:
 
 def _may_be_interpreted(graph: Graph) -> bool:
     """Return whether the interpreter may run a graph in place of its kernel, and be stopped: it cannot be stopped inside a procedure,
-    and must not where a function of the user's would be called twice. A profile is about kernels.
+    and must not where a function of the user's would be called twice.
     """
-    return ACTIVE.profiler is None and not is_local(graph.nodes) and not _has_procedure(graph.nodes)
+    return not is_local(graph.nodes) and not _has_procedure(graph.nodes)
+
+
+def _seconds_per_step(graph: Graph) -> float:
+    """Return what the interpreter is expected to take for a node."""
+    outs = [out for node in graph.nodes for out in node.outs]
+    size = sum(prod(out.shape) * out.dtype.itemsize for out in outs)
+    return 5e-6 + size / max(len(outs), 1) / 1e9
+
+
+def _may_run_to_the_end(graph: Graph) -> bool:
+    """Return whether the interpreter may run a graph that cannot be stopped: it has no loops."""
+    return not any(isinstance(node.op, ProcedureOp) or any(bodies_of(node)) for node in graph.nodes)
 
 
 def _has_procedure(nodes: Iterable[Node]) -> bool:

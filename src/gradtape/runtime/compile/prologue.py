@@ -173,7 +173,7 @@ class Prologue:
                 if kept.is_of(arrays):
                     return main.run([*arrays, *kept.results])
         outputs = whole.run(arrays)
-        if not self.is_over:
+        if not (self.is_over or whole.is_in_the_making):
             with _lock:
                 is_busy, self._is_busy = self._is_busy, True
             if not is_busy:
