@@ -217,10 +217,10 @@ masked_fill where: use np.where(mask, value, x)
 scatter_add scatter_add_ index_add_: use np.add.at(x, indices, values), or gt.scatter_add
 contiguous: arrays are contiguous where NumPy's are; use x.copy()
 eval: x.numpy() computes now
-values to_numpy: it is an array already, as tables of pandas and xarray among arguments are; x.numpy() is an ndarray
-dims coords attrs sizes: tables of xarray among arguments are arrays of their values; label them inside: xr.DataArray(x, dims=...)
-iloc loc iat columns index isel sel head tail: tables among arguments are arrays of their values; select columns before the call
-rolling groupby apply merge join fillna dropna: tables among arguments are arrays of their values; prepare columns before the call
+values to_numpy: it is an array already; x.numpy() is an ndarray
+dims coords attrs sizes: an array has no labels: pass the DataArray itself, or label it inside, xr.DataArray(x, dims=...)
+iloc loc iat columns index isel sel head tail: an array has no labels: pass the table itself, or label it inside, pd.Series(x)
+rolling groupby apply merge join fillna dropna: an array has no labels: pass the table itself, or label it inside, pd.Series(x)
 _value primal: use x.numpy(), which leaves the record
 weak_type aval: use x.dtype and x.shape
 devices sharding: arrays are in the memory of the host

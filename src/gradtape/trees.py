@@ -18,8 +18,10 @@ from typing import Any, Final
 import numpy as np
 import optree
 
+from gradtape.containers.pandas import is_column, is_frame, row_of
+from gradtape.containers.pandas import nodes_of as nodes_of_frames
 from gradtape.containers.quantities import nodes_of as nodes_of_quantities
-from gradtape.containers.tables import Attribute, with_labels
+from gradtape.containers.tables import Attribute
 from gradtape.containers.tables import nodes_of as nodes_of_tables
 from gradtape.errors import StructureError
 
@@ -44,13 +46,10 @@ class _Hooks:
         Returns the names of those attributes of an object that hold arrays, and of the others; None for what is no container.
     table : callable or None
         Returns the values of a table of pandas or xarray, and anything else as it is.
-    tables : int
-        How many tables have been met.
     """
 
     fields: Callable[[Any], tuple[tuple[str, ...], tuple[str, ...]] | None] | None = None
     table: Callable[[Any], Any] | None = None
-    tables: int = 0
 
 
 HOOKS: Final = _Hooks()
@@ -198,7 +197,8 @@ def _enter_containers(leaves: Sequence[Any]) -> bool:
         kind = type(leaf)
         if kind in LEAVES or kind in _others:
             continue
-        nodes = None if kind in _containers else nodes_of_tables(kind) or nodes_of_quantities(kind)
+        known = kind in _containers
+        nodes = None if known else nodes_of_tables(kind) or nodes_of_frames(kind) or nodes_of_quantities(kind)
         if nodes is not None:
             for namespace in (NAMESPACE, ARGUMENTS, ORDERED):
                 optree.register_pytree_node(kind, *nodes, namespace=namespace)
@@ -278,26 +278,35 @@ def structure_key(tree: Any) -> Any:
     return spec, tuple([tuple(map(exact_key, path)) for path in paths])
 
 
-def labelled(derivatives: Any, arguments: Any, order: int = 1) -> Any:
-    """Return derivatives in arguments with the labels of those that are tables of pandas.
+def columns_of(tree: Any) -> list[Any]:
+    """Return, for each leaf of `flatten`, the column of pandas whose values it is; None for others."""
+    parts = optree.tree_leaves(tree, is_column, namespace=NAMESPACE)
+    return [part if is_column(part) else None for part in parts]
+
+
+def element_spec(tree: Any, spec: TreeSpec, axes: Sequence[Any] | None = None) -> TreeSpec:
+    """Return the structure of an element of nested containers whose leaves are mapped: that of a row for a data frame of pandas.
 
     Parameters
     ----------
-    derivatives : nest
-        For each number or array that is differentiated, all arguments in their order. For second derivatives all pairs of them.
-    arguments : nest
-        What is differentiated in, with tables as leaves.
-    order : {1, 2}, default 1
-        Of the derivatives.
+    tree : object
+        The containers.
+    spec : TreeSpec
+        Their structure.
+    axes : sequence of int or None, optional
+        The axis along which each leaf is mapped; the first one by default.
     """
-    tables = optree.tree_leaves(arguments, namespace=NAMESPACE)
-    leaves, spec = optree.tree_flatten(derivatives, namespace=NAMESPACE)
-    count = len(tables)
-    if not count or len(leaves) % count**order:
-        return derivatives
-    rows = [tables[place // count % count] if order == 2 else None for place in range(len(leaves))]
-    made = [with_labels(leaf, rows[place], tables[place % count]) for place, leaf in enumerate(leaves)]
-    return optree.tree_unflatten(spec, made)
+    none_is_leaf = spec.none_is_leaf
+    parts, outer = optree.tree_flatten(tree, is_frame, none_is_leaf=none_is_leaf, namespace=NAMESPACE)
+    if not any(map(is_frame, parts)):
+        return spec
+    place = 0
+    for position, part in enumerate(parts):
+        count = len(optree.tree_leaves(part, none_is_leaf=none_is_leaf, namespace=NAMESPACE))
+        if is_frame(part) and (axes is None or any(axis is not None for axis in axes[place : place + count])):
+            parts[position] = row_of(part if axes is None or not axes[place] else part.T)
+        place += count
+    return optree.tree_structure(unflatten(outer, parts), none_is_leaf=none_is_leaf, namespace=NAMESPACE)
 
 
 def has_texts_only(tree: Any) -> bool:

@@ -91,7 +91,7 @@ REMEDIES: dict[str, tuple[type[Exception], Function, str]] = {
     "a set": (TypeError, lambda x: set(x), "np.unique(x)"),
     "a seed": (errors.DtypeError, lambda x: np.random.default_rng(x).normal(), "pass generators"),
     "a column": (IndexError, lambda x: x["a"], "dict(df.items())"),
-    "a method of pandas": (AttributeError, lambda x: x.rolling(2), "before the call"),
+    "a method of pandas": (AttributeError, lambda x: x.rolling(2), "pd.Series(x)"),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Tables of pandas are taken by their values: as arguments, as captures, as operands and as indices; those of xarray keep their labels."""
+"""Tables of pandas and xarray as arguments, captures, operands, indices and results: they keep their labels."""
 
 from __future__ import annotations
 
@@ -28,36 +28,55 @@ TABLES: dict[str, Any] = {
     "DataFrame": PAIR,
     "mixed numbers": FRAME,
     "Index": pd.Index([1.0, 2.0]),
-    "nullable": pd.Series([1.0, None], dtype="Float64"),
-    "integers with a gap": pd.Series([1, None], dtype="Int64"),
+    "nullable": pd.Series([1.0, 2.0], dtype="Float64"),
     "sparse": pd.Series([0.0, 2.0]).astype("Sparse[float64]"),
 }
 
 
-def numbers(table: Any) -> Any:
-    return np.asarray(table.to_numpy() if not hasattr(table, "isna") else table.astype(float).to_numpy())
-
-
 @pytest.mark.parametrize("kind", TABLES)
-def test_arguments_and_operands_are_values(kind: str) -> None:
+def test_arguments_and_operands_keep_their_kind(kind: str) -> None:
     table = TABLES[kind]
-    expected = numbers(table)
     for made in (
         gt.jit(lambda x: x * 2)(table),
-        gt.vjp(lambda x: x * 2.0, table)[0] if expected.dtype.kind == "f" else gt.constant(expected) * 2,
-        gt.jit(lambda w: w * table)(2.0),
-        gt.jit(lambda w: np.multiply(w, table))(2.0),
-        gt.asarray(table) * 2,
+        gt.jit(lambda w: w * table)(2),
+        gt.jit(lambda w: np.multiply(w, table))(2),
     ):
-        assert type(made) in (np.ndarray, gt.Array)
-        np.testing.assert_array_equal(np.asarray(made), expected * 2)
+        if kind == "Index":
+            np.testing.assert_array_equal(made, [2.0, 4.0])
+        else:
+            assert type(made) is type(table)
+            np.testing.assert_array_equal(made.to_numpy(), np.asarray((table * 2).to_numpy(), dtype=float))
+    assert type(gt.asarray(table)) is gt.Array
+    np.testing.assert_array_equal(gt.asarray(table) * 2, np.asarray(table, dtype=float) * 2)
 
 
-def test_gradients_have_the_shape_of_the_values() -> None:
-    gradient = gt.grad(lambda a, b: np.sum(a**2) * b["w"].sum(), argnums=(0, 1))(PAIR, {"w": FRAME["x"]})
-    np.testing.assert_array_equal(gradient[0], 12 * PAIR.to_numpy())
-    np.testing.assert_array_equal(gradient[1]["w"], np.full(3, np.sum(PAIR.to_numpy() ** 2)))
-    expect(errors.IntegerInputError, lambda: gt.grad(np.sum)(FRAME["k"]), "int64")
+def test_gradients_have_the_labels_of_the_tables() -> None:
+    gradient = gt.grad(lambda a, b: np.sum(a**2, axis=None) * b["w"].sum(), argnums=(0, 1))(
+        PAIR, {"w": FRAME["x"]}
+    )
+    pd.testing.assert_frame_equal(gradient[0], 12 * PAIR)
+    pd.testing.assert_series_equal(
+        gradient[1]["w"], pd.Series(np.full(3, np.sum(PAIR.to_numpy() ** 2)), name="x")
+    )
+    expect(errors.IntegerInputError, lambda: gt.grad(lambda k: k.sum())(FRAME["k"]), "int64")
+    expect(errors.IntegerInputError, lambda: gt.grad(lambda d: d["x"].sum())(FRAME), "int64", "'k'")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: pd.Series(x, name="a"),
+        lambda x: pd.DataFrame({"a": x, "b": 2 * x}),
+        lambda x: xr.DataArray(x, dims="t"),
+        lambda x: xr.DataArray(x, dims="t").to_dataset(name="a"),
+    ],
+)
+def test_each_call_returns_labels(function: Function) -> None:
+    """The second call returned an array, where the result was one table."""
+    compiled = gt.jit(function)
+    for x in (X, 2 * X, X):
+        made, expected = compiled(x), function(x)
+        assert type(made) is type(expected) and made.equals(expected)
 
 
 PROGRAMS: dict[str, tuple[Function, Function]] = {
@@ -148,10 +167,10 @@ def test_compiled_functions_see_that_names_and_attributes_change() -> None:
 def test_what_is_not_a_number_is_named() -> None:
     frame = FRAME.assign(name=["u", "v", "w"])
     for call, *said in (
-        (lambda: gt.jit(np.sum)(frame), "argument 0", "'name'", "x[['x', 'y', 'k', 'b']]"),
+        (lambda: gt.grad(np.sum)(frame["name"]), "argument 0", "astype(float)"),
         (lambda: gt.grad(lambda w: np.sum(w * frame["name"]))(1.0), "str" if frame["name"].dtype != object else "object", "astype"),
-        (lambda: gt.jit(np.sum)(pd.Series(pd.date_range("2026-01-01", periods=2))), "datetime64", "np.timedelta64(1, 's')"),
-        (lambda: gt.jit(np.sum)(pd.Series([1, 2], dtype="category")), "category", "x.cat.codes"),
+        (lambda: gt.grad(np.sum)(pd.Series(pd.date_range("2026-01-01", periods=2))), "datetime64", "np.timedelta64(1, 's')"),
+        (lambda: gt.grad(np.sum)(pd.Series([1, 2], dtype="category")), "category", "x.cat.codes"),
         (lambda: gt.jit(lambda a: a * 2)(xr.DataArray(["u", "v"], dims="t")), "argument 0.data", "<U1"),
     ):  # fmt: skip
         expect(errors.DtypeError, call, *said)
@@ -479,35 +498,35 @@ def equal_labelled(made: Any, expected: Any) -> None:
 
 
 def squares(x: Any) -> Any:
-    return np.sum(x**2)
+    return np.sum(x**2, axis=None)
 
 
-ROWS = pd.DataFrame([[2.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 6.0]], columns=COLUMN.index)
+ROWS = pd.DataFrame(np.diag([2.0, 4.0, 6.0]), index=COLUMN.index, columns=COLUMN.index)
 NUMBERS = {"c": COLUMN, "n": 2.0}
 
 OF_TABLES: dict[str, tuple[Function, Any]] = {
     "series": (lambda: gt.grad(squares)(COLUMN), 2 * COLUMN),
     "frame": (lambda: gt.grad(squares)(MATRIX), 2 * MATRIX),
     "value": (lambda: gt.value_and_grad(squares)(COLUMN), (14.0, 2 * COLUMN)),
-    "aux": (lambda: gt.grad(lambda x: (squares(x), x), has_aux=True)(COLUMN), (2 * COLUMN, [1.0, 2.0, 3.0])),
+    "aux": (lambda: gt.grad(lambda x: (squares(x), x), has_aux=True)(COLUMN), (2 * COLUMN, COLUMN)),
     "nest": (
         lambda: gt.grad(lambda p: squares(p["c"]) * p["n"])(NUMBERS),
         {"c": 4 * COLUMN, "n": 14.0},
     ),
     "two": (
-        lambda: gt.grad(lambda x, y: np.sum(x) * np.sum(y), argnums=(0, 1))(COLUMN, MATRIX),
+        lambda: gt.grad(lambda x, y: np.sum(x) * np.sum(y, axis=None), argnums=(0, 1))(COLUMN, MATRIX),
         (0 * COLUMN + 10, 0 * MATRIX + 6),
     ),
     "by name": (lambda: gt.grad(lambda w, x: w * squares(x), argnames="x")(2.0, x=COLUMN), 4 * COLUMN),
     "float32": (lambda: gt.grad(squares)(COLUMN.astype("f4")), 2 * COLUMN.astype("f4")),
-    "missing": (lambda: gt.grad(np.nansum)(pd.Series([1.0, None], dtype="Float64")), pd.Series([1.0, 0.0])),
+    "missing": (lambda: gt.grad(lambda x: x.sum())(pd.Series([1.0, np.nan])), pd.Series([1.0, 0.0])),
     "none left": (lambda: gt.grad(squares)(COLUMN[:0]), COLUMN[:0]),
     "index": (lambda: gt.grad(squares)(pd.Index([1.0, 2.0])), [2.0, 4.0]),
     "jacobian": (lambda: gt.jacobian(lambda x: x**2)(COLUMN), ROWS),
     "jacfwd": (lambda: gt.jacfwd(lambda x: {"all": x**2, "sum": squares(x)})(COLUMN), {"all": ROWS, "sum": 2 * COLUMN}),
     "jacrev in two": (
         lambda: gt.jacrev(lambda x, n: x**2 * n, argnums=(0, 1))(COLUMN, 1.0),
-        (ROWS, [1.0, 4.0, 9.0]),
+        (ROWS, COLUMN**2),
     ),
     "jacobian of a frame": (lambda: gt.jacobian(squares)(MATRIX), 2 * MATRIX),
     "more axes": (lambda: gt.jacobian(lambda x: x)(MATRIX), np.eye(4).reshape(2, 2, 2, 2)),
@@ -519,8 +538,8 @@ OF_TABLES: dict[str, tuple[Function, Any]] = {
     "diagonal": (lambda: gt.hessian_diagonal(squares)(COLUMN), 0 * COLUMN + 2),
     "vjp": (lambda: gt.vjp(lambda x: x**2, COLUMN)[1](COLUMN), (2 * COLUMN**2,)),
     "twice": (lambda: gt.grad(lambda x: np.sum(gt.grad(lambda y: np.sum(y**3))(x)))(COLUMN), 6 * COLUMN),
-    "within": (lambda: gt.jit(lambda w: gt.grad(lambda x: w * squares(x))(COLUMN))(2.0), [4.0, 8.0, 12.0]),
-    "around": (lambda: gt.jit(gt.grad(squares))(COLUMN), [2.0, 4.0, 6.0]),
+    "within": (lambda: gt.jit(lambda w: gt.grad(lambda x: w * squares(x))(COLUMN))(2.0), 4 * COLUMN),
+    "around": (lambda: gt.jit(gt.grad(squares))(COLUMN), 2 * COLUMN),
 }  # fmt: skip
 
 
@@ -537,7 +556,7 @@ def test_labels_are_those_of_the_call() -> None:
     for column in (COLUMN, COLUMN.rename({"a": "z"}), COLUMN.rename("other"), COLUMN.to_frame()["v"] + 1):
         equal_labelled(gradient(column), 2 * column)
     equal_labelled(gradient(COLUMN.to_numpy()), [2.0, 4.0, 6.0])
-    assert gradient.site.traces == 1
+    assert gradient.site.traces == 4
 
 
 @pytest.mark.parametrize("number", [Fraction(1, 3), Decimal("0.5")])

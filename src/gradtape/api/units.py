@@ -17,7 +17,6 @@ from gradtape.errors import ArgumentError, DtypeError
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import UFUNCS
-from gradtape.trace.array.array import Array
 from gradtape.trace.array.indexed_slices import IndexedSlices
 from gradtape.trees import NAMESPACE, TreeSpec
 
@@ -108,7 +107,7 @@ def per_argument(unit: Unit, derivatives: Any, exponent: int = -1) -> Any:
         whole = times(unit, own, exponent)
         if content is None or whole is None:
             return content
-        dense = Array(content.to_value()) if isinstance(content, IndexedSlices) else content
+        dense = content.to_dense() if isinstance(content, IndexedSlices) else content
         return quantity_of(dense, whole)
 
     if unit is None and not any(

@@ -1,7 +1,6 @@
-"""Labelled data: arrays of xarray are containers, and derivatives by tables of pandas have the labels of these.
+"""Labelled arrays of xarray as containers: the leaves are the numbers, and names, coordinates and attributes are a part of the structure.
 
-The leaves of xarray's are the numbers, and the names, coordinates and attributes are a part of the structure. Of pandas' the values alone
-are traced: labels are put around derivatives when a call returns. Neither library is imported: classes are known by what they do.
+xarray is not imported: its classes are known once they are there.
 """
 
 from __future__ import annotations
@@ -162,38 +161,6 @@ def _unflatten(labels: Any, children: Sequence[Any]) -> Any:
         fixed = {name: variable.copy(deep=True) for name, variable in labels.fixed.items()}
         whole = labels.kind({**made, **fixed}, coords=coords, attrs=attrs)
     return whole.assign_coords(moving) if moving else whole
-
-
-def with_labels(derivative: Any, of: Any, by: Any) -> Any:
-    """Return an array of derivatives as a table of pandas, where one has its shape.
-
-    Parameters
-    ----------
-    derivative : object
-        Anything but an array of numbers is returned as it is.
-    of : object
-        What is differentiated; its index names the rows. None if it has no labels.
-    by : object
-        The argument in which it is differentiated.
-    """
-    if type(derivative) is not np.ndarray:  # in a trace, traced arrays are instances of ndarray
-        return derivative
-    shape = derivative.shape
-    for table in (by, of):
-        if _is_table(table) and shape == table.shape:
-            axes = dict(zip(("index", "columns"), table.axes, strict=False))
-            name = {"name": table.name} if table.ndim == 1 else {}
-            return table._constructor(derivative, **axes, **name)
-    if not (_is_table(by) and by.ndim == 1 and len(shape) == 2 and shape[1] == len(by)):
-        return derivative
-    has_rows = _is_table(of) and of.ndim == 1 and shape[0] == len(of)
-    return by._constructor_expanddim(derivative, index=of.index if has_rows else None, columns=by.index)
-
-
-def _is_table(thing: Any) -> bool:
-    return hasattr(
-        thing, "_constructor_expanddim" if getattr(thing, "ndim", 0) == 1 else "_constructor"
-    ) and hasattr(thing, "axes")
 
 
 def nodes_of(kind: type) -> Nodes | None:

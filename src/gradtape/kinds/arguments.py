@@ -124,7 +124,7 @@ def _is_a_name(operand: str, argument: str) -> DtypeError:
     return DtypeError(
         f"axis is {operand!r}: 'str' object cannot be interpreted as an integer",
         where=here.site,
-        why="a traced array has no named dimensions; tables of pandas are converted to their values, without labels",
+        why="a traced array has no labels and no named dimensions",
         remedy="write the number of the axis, np.sum(x**2, axis=0); or pass an array of xarray, or label the array inside the function, "
         "xr.DataArray(x, dims=...).sum('t')",
     )

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.containers.pandas import column_values, numbers_in, values_in
 from gradtape.errors import DtypeError, IntegerInputError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
@@ -173,6 +174,11 @@ def is_table(thing: Any) -> bool:
     return is_labelled(thing) and hasattr(thing, "__array__") and not hasattr(type(thing), "data_vars")
 
 
+def keeps_labels(thing: Any) -> bool:
+    """Return whether operators and ufuncs of an object return one with labels: tables of pandas and xarray other than indices."""
+    return is_labelled(thing) and any(hasattr(type(thing), name) for name in ("iloc", "dims"))
+
+
 def values_of(table: Any) -> Any:
     """Return the values of a table as an ndarray, without its labels; missing ones are NaN. None if they are not numbers.
 
@@ -182,47 +188,20 @@ def values_of(table: Any) -> Any:
     if isinstance(getattr(data, "value", None), Value):
         return data
     if not hasattr(table, "columns"):
-        return _values_of_column(table)
-    numbers = [_numbers_in(dtype) for dtype in table.dtypes]
+        return column_values(table)
+    numbers = [numbers_in(dtype) for dtype in table.dtypes]
     if any(number is None for number in numbers):
         return None
     if len(set(table.dtypes)) == 1 and isinstance(table.dtypes.iloc[0], np.dtype):
-        return _values_in(table)
-    columns: list[Any] = [_values_of_column(table.iloc[:, place]) for place in range(len(numbers))]
+        return values_in(table)
+    columns: list[Any] = [column_values(table.iloc[:, place]) for place in range(len(numbers))]
     return np.stack(columns, axis=1) if columns else np.zeros(table.shape)
-
-
-def _values_in(table: Any) -> Any:
-    """Return the values of a table of one dtype, traced ones where its columns are: NumPy would refuse what `__array__` returns."""
-    made = table.__array__()
-    return made if isinstance(getattr(made, "value", None), Value) else np.asarray(table)
-
-
-def _values_of_column(column: Any) -> Any:
-    numbers = _numbers_in(column.dtype)
-    if numbers is None:
-        return None
-    if isinstance(column.dtype, np.dtype):
-        return _values_in(column)
-    if not np.any(column.isna()):
-        return np.asarray(column.to_numpy(dtype=numbers))
-    numbers = numbers if numbers.kind in "fc" else np.dtype(float)
-    return np.asarray(column.to_numpy(dtype=numbers, na_value=np.nan))
-
-
-def _numbers_in(dtype: Any) -> np.dtype[Any] | None:
-    """Return the dtype of the numbers in a column; None for text, dates, categories and objects."""
-    if not isinstance(dtype, np.dtype):
-        dtype = dtype.subtype if str(dtype).startswith("Sparse") else getattr(dtype, "numpy_dtype", None)
-    return dtype if isinstance(dtype, np.dtype) and dtype.kind in "biufc" else None
 
 
 def not_numbers(table: Any, argument: str, x: str) -> tuple[str, str]:
     """Return what is wrong with a table whose values are not numbers, and the remedy, in which it is called `x`."""
     if hasattr(table, "columns"):
-        by_name = [
-            (name, _numbers_in(dtype)) for name, dtype in zip(table.columns, table.dtypes, strict=True)
-        ]
+        by_name = [(name, numbers_in(dtype)) for name, dtype in zip(table.columns, table.dtypes, strict=True)]
         others = [name for name, numbers in by_name if numbers is None]
         named = [name for name, numbers in by_name if numbers is not None]
         return (
@@ -277,7 +256,13 @@ def is_same_data(labelled: Any, other: Any) -> bool:
 def _as_leaf(leaf: Any) -> Any:
     if not is_table(leaf):
         return leaf
-    HOOKS.tables += 1
+    if getattr(leaf, "hasnans", False):
+        raise DtypeError(
+            f"an {type(leaf).__name__} has NaN",
+            where=here.site,
+            why="it becomes an array, whose methods do not leave NaN out",
+            remedy="pass its values, index.to_numpy()",
+        )
     values = values_of(leaf)
     return leaf if values is None else values
 

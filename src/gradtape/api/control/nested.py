@@ -14,7 +14,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.leaf_kinds import is_numeric
 from gradtape.trace.lazy.force import force
 from gradtape.trace.variables.variable import Variable
-from gradtape.trees import Leaves, flatten, outline, place_of_leaf
+from gradtape.trees import Leaves, element_spec, flatten, outline, place_of_leaf
 
 
 class NumericLeaves(Leaves):
@@ -26,6 +26,8 @@ class NumericLeaves(Leaves):
         The containers.
     argument : str
         What they are, for errors.
+    elements : bool, default False
+        Whether other values that take their places are elements of theirs, as in a scan.
 
     Attributes
     ----------
@@ -33,9 +35,10 @@ class NumericLeaves(Leaves):
         Those leaves that are arrays or numbers.
     """
 
-    def __init__(self, tree: Any, argument: str) -> None:
+    def __init__(self, tree: Any, argument: str, *, elements: bool = False) -> None:
         self.tree, self.argument = tree, argument
-        super().__init__(*flatten(tree), is_numeric)
+        leaves, spec = flatten(tree)
+        super().__init__(leaves, element_spec(tree, spec) if elements else spec, is_numeric)
         self.values = [as_value_of_rank(self.leaves[place], self.place(place)) for place in self.positions]
 
     def place(self, position: int) -> str:

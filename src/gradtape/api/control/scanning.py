@@ -107,7 +107,9 @@ def scan(
     """
     here.site = user_site()
     body = function_of(f, "scan", "f", 2, ": the carry and an element of xs")
-    loop = ScanTracer(body, f, NumericLeaves(init, "init"), NumericLeaves(xs, "xs"), "scan", pair=True)
+    loop = ScanTracer(
+        body, f, NumericLeaves(init, "init"), NumericLeaves(xs, "xs", elements=True), "scan", pair=True
+    )
     loop.length = _length(loop.elements, length)
     loop.reverse = flag_of(reverse, "scan", "reverse")
     loop.unroll = integer_of(unroll, "scan", "unroll", 1, "unroll=4 unrolls four iterations into one")
@@ -157,7 +159,7 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
         lambda _, x: (None, body(x)),
         f,
         NumericLeaves(None, "init"),
-        NumericLeaves(xs, "xs"),
+        NumericLeaves(xs, "xs", elements=True),
         "map",
         pair=True,
     )

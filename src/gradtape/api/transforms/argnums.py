@@ -11,10 +11,11 @@ import numpy as np
 
 from gradtape.errors import ArgumentError, DtypeError, counted
 from gradtape.ir.graph import Value
+from gradtape.kinds.refusals import is_table, refusal
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.aliases import check_copies
 from gradtape.trace.source.sites import user_site
-from gradtape.trees import labelled, leaf_of_arguments
+from gradtape.trees import flatten, leaf_of_arguments
 
 Positions: TypeAlias = int | Sequence[int] | None
 Names: TypeAlias = str | Sequence[str] | None
@@ -92,6 +93,8 @@ class Selection:
                     where=user_site(),
                     remedy=f"pass a number or an array, or change {'argnames' if self.names else 'argnums'}",
                 )
+            if is_table(argument) and not flatten(argument)[0]:
+                raise refusal(argument, f"{self.caller}: argument {chosen!r}")
         return found
 
     def leaf(self, places: Sequence[int | str], chosen: Sequence[Any], position: int) -> str:
@@ -140,25 +143,6 @@ class Selection:
         """Return one result per chosen argument as the user asked for it: a tuple, or the only one."""
         return tuple(results) if self.several else results[0]
 
-    def labels(
-        self, derivative: Callable[[Any, Callable[[Any], Any]], Any], order: int = 1
-    ) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
-        """Return what puts labels around derivatives; see `jit_of`.
-
-        Parameters
-        ----------
-        derivative : callable
-            ``derivative(result, label)`` returns the result of a call with ``label(part)`` in place of the part that is derivatives.
-        order : {1, 2}, default 1
-            Of the derivatives.
-        """
-
-        def with_labels(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            chosen = self.chosen(args, kwargs, self.places(args, kwargs))
-            return derivative(result, lambda part: labelled(part, chosen, order))
-
-        return with_labels
-
     def _position(self, position: int, args: Sequence[Any]) -> int:
         if not -len(args) <= position < len(args):
             raise ArgumentError(
@@ -193,16 +177,6 @@ class Selection:
 
     def _default(self, name: str) -> Any:
         return _parameters(self.function)[name].default
-
-
-def whole(result: Any, label: Callable[[Any], Any]) -> Any:
-    """Put labels around a result that is derivatives."""
-    return label(result)
-
-
-def before_aux(result: Any, label: Callable[[Any], Any]) -> Any:
-    """Put labels around derivatives that come with something else."""
-    return label(result[0]), result[1]
 
 
 def selection_of(function: Callable[..., Any], argnums: Positions, argnames: Names, caller: str) -> Selection:

@@ -18,7 +18,7 @@ from gradtape.api.custom.complex_convention import (
 from gradtape.api.operands import traceable_operand
 from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
 from gradtape.api.tape.memory import Memory, memory_limit
-from gradtape.api.transforms.argnums import Names, Positions, before_aux, selection_of, whole
+from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp, value_and_gradient
 from gradtape.api.transforms.jit import Jitted, jit_of
@@ -26,6 +26,7 @@ from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import differentiable_leaves, named, recordable_body, split_aux
 from gradtape.api.units import leaf_units, per_argument
 from gradtape.config import within_memory
+from gradtape.containers.pandas import labelled
 from gradtape.errors import ArgumentError, DtypeError, StructureError, kind_of
 from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import emit, here
@@ -42,7 +43,7 @@ from gradtape.trace.lazy.reroll import moment_now, with_loops
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.subclasses.instances import without_class
 from gradtape.transforms.chunks import Bound, columns, rows
-from gradtape.trees import flatten, unflatten
+from gradtape.trees import columns_of, flatten, unflatten
 
 if TYPE_CHECKING:
     from typing import Literal as Exactly
@@ -363,9 +364,7 @@ def hessian(
     second = _jacobian(
         first, argnums, argnames, has_aux, "fwd", "hessian", holomorphic, "tensorflow", chunk_size, memory
     )
-    selection = selection_of(function, argnums, argnames, "hessian")
-    labels = selection.labels(before_aux if has_aux else whole, 2)
-    return jit_of(recordable_body(second), named("hessian", function), EVERYTHING_TRACED, labels)
+    return jit_of(recordable_body(second), named("hessian", function), EVERYTHING_TRACED)
 
 
 @overload
@@ -552,15 +551,14 @@ def _jacobian(
         convert_convention = unchanged if holomorphic or convention == "jax" else conjugated
         blocks = _blocks(targets, starts, tag, chosen_mode, caller, convert_convention, bound)
         tag.end()
-        nested = []
-        for unit, row in zip(units, blocks, strict=True):
-            by_argument = per_argument(unit, unflatten(spec, [Array(block) for block in row]))
-            nested.append(selection.filled(by_argument))
+        nested, columns = [], columns_of(chosen)
+        for unit, column, row in zip(units, columns_of(result), blocks, strict=True):
+            arrays = [labelled(Array(block), column, each) for block, each in zip(row, columns, strict=True)]
+            nested.append(selection.filled(per_argument(unit, unflatten(spec, arrays))))
         jacobians = unflatten(bare_spec, nested)
         return (jacobians, aux) if has_aux else jacobians
 
-    labels = selection.labels(before_aux if has_aux else whole)
-    return jit_of(compute, named(caller, function), EVERYTHING_TRACED, labels)
+    return jit_of(compute, named(caller, function), EVERYTHING_TRACED)
 
 
 def _mode(

@@ -20,7 +20,7 @@ from gradtape.api.custom.complex_convention import (
 )
 from gradtape.api.tape.memory import Memory, memory_limit
 from gradtape.api.tape.missing_paths import warn_of_cuts
-from gradtape.api.transforms.argnums import Names, Positions, before_aux, selection_of, whole
+from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.linear import LinearMap
@@ -257,9 +257,7 @@ def grad(
 
     if both in _nestings:
         _nestings[gradient] = _nestings.pop(both)
-    selection = selection_of(function, argnums, argnames, "grad")
-    labels = selection.labels(before_aux if has_aux else whole)
-    return jit_of(gradient, named("grad", function), EVERYTHING_TRACED, labels)
+    return jit_of(gradient, named("grad", function), EVERYTHING_TRACED)
 
 
 @overload
@@ -416,9 +414,7 @@ def value_and_grad(
     both = value_and_gradient(
         function, argnums, argnames, has_aux, "value_and_grad", holomorphic, convention, memory
     )
-    selection = selection_of(function, argnums, argnames, "value_and_grad")
-    labels = selection.labels(lambda result, label: (result[0], label(result[1])))
-    return jit_of(both, named("value_and_grad", function), EVERYTHING_TRACED, labels)
+    return jit_of(both, named("value_and_grad", function), EVERYTHING_TRACED)
 
 
 def value_and_gradient(

@@ -50,7 +50,6 @@ from gradtape.trace.jit.signature import EVERYTHING_TRACED, CallArguments, Stati
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.lazy.instruments import RECORDING
 from gradtape.trace.source.sites import Site, user_site, without_internals
-from gradtape.trees import HOOKS
 
 CHAIN_LENGTH = 6
 
@@ -90,9 +89,6 @@ else:
             return FastCallable
 
 
-Labels: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
-"""``labels(result, args, kwargs)`` is the result with the labels of tables among the arguments; see `Selection.labels`."""
-
 _everyone: WeakSet[Jitted[..., Any]] = WeakSet()
 
 
@@ -100,7 +96,7 @@ _everyone: WeakSet[Jitted[..., Any]] = WeakSet()
 class Jitted(_Callable[P, R_co]):
     """A function that is traced, compiled and called natively. Made by `jit`, `grad` and `value_and_grad`."""
 
-    __slots__ = ("_answer", "_chain", "_make", "_site", "labels", "made_by", "shared")
+    __slots__ = ("_answer", "_chain", "_make", "_site", "made_by", "shared")
 
     def __init__(
         self,
@@ -110,7 +106,6 @@ class Jitted(_Callable[P, R_co]):
         kind: type[CallSite] = CallSite,
     ) -> None:
         self._make: Callable[[], Jitted[..., Any]] | None = None
-        self.labels: Labels | None = None
         self.made_by: Call | None = None
         self.shared: Shared | None = None
         self._set_up(function, wrapped, static, kind)
@@ -131,7 +126,7 @@ class Jitted(_Callable[P, R_co]):
 
         def answer(*args: Any, **kwargs: Any) -> Any:
             nonlocal takes_out
-            this, met, result = own(), HOOKS.tables, NOT_SHARED
+            this, result = own(), NOT_SHARED
             if this is not None and this.shared is not None:
                 result = this.shared.call(this, args, kwargs, is_kept=True)
             try:
@@ -144,9 +139,8 @@ class Jitted(_Callable[P, R_co]):
                 if result is NOT_SHARED:
                     profiler = ACTIVE.profiler
                     if profiler is None or this is None:
-                        result = site.call(args, kwargs)
-                    else:
-                        result = profiler.call(this, args, kwargs)
+                        return site.call(args, kwargs)
+                    return profiler.call(this, args, kwargs)
             except Exception as error:
                 note_recursion(error, f"{site.name}, while it was traced or computed")
                 note_package(error, f"while {site.name} was traced")
@@ -155,9 +149,7 @@ class Jitted(_Callable[P, R_co]):
                 if config.full_traceback or isinstance(error, InternalError):
                     raise
                 raise error.with_traceback(without_internals(error.__traceback__)) from error.__cause__
-            if HOOKS.tables == met or this is None or this.labels is None:
-                return result
-            return this.labels(result, args, kwargs)
+            return result
 
         super().__init__(answer, wrapped)
         self._answer = answer
@@ -179,14 +171,13 @@ class Jitted(_Callable[P, R_co]):
         own = ref(made)
 
         def answer(*args: Any, **kwargs: Any) -> Any:
-            this, met = own(), HOOKS.tables
+            this = own()
             if this is None or this.shared is None:
                 return make()(*args, **kwargs)
             is_kept = reference_count(this) > _references_of_temporary()
             result = this.shared.call(this, args, kwargs, is_kept=is_kept)
             if result is not NOT_SHARED:
-                labels = None if HOOKS.tables == met else this.labels
-                return result if labels is None else labels(result, args, kwargs)
+                return result
             this._complete()
             return this._answer(*args, **kwargs)
 
@@ -202,7 +193,7 @@ class Jitted(_Callable[P, R_co]):
             return
         made = self._make()
         self._set_up(made.site.function, made.__wrapped__, made.site.static, CallSite)
-        self._site.shapes, self.labels = made.site.shapes, made.labels
+        self._site.shapes = made.site.shapes
         if self.shared is not None:
             self._site.lent = self.shared.lent
         self._make = None
@@ -717,13 +708,8 @@ def _positions_of(names: tuple[str, ...], function: Callable[..., Any]) -> tuple
 
 
 def jit_of(
-    function: Callable[..., Any],
-    wrapped: Callable[..., Any],
-    static: StaticArguments,
-    labels: Labels | None = None,
+    function: Callable[..., Any], wrapped: Callable[..., Any], static: StaticArguments
 ) -> Jitted[..., Any]:
-    """Return the jitted form of `function`, which shows itself as `wrapped`; `labels` are put around results of calls with tables."""
+    """Return the jitted form of `function`, which shows itself as `wrapped`."""
     check_callable(function, "jit")
-    made: Jitted[..., Any] = Jitted(function, wrapped, static)
-    made.labels = labels
-    return made
+    return Jitted(function, wrapped, static)

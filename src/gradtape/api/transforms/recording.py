@@ -40,12 +40,10 @@ from gradtape.transforms.loops.residuals import expensive_values
 from gradtape.transforms.masks import constants
 from gradtape.transforms.vjp import vjp
 from gradtape.trees import (
-    HOOKS,
     Leaves,
     TreeSpec,
     flatten,
     flatten_up_to,
-    labelled,
     leaf_of_arguments,
     unflatten,
 )
@@ -79,9 +77,7 @@ class Recording:
     def __init__(self, caller: str, primals: tuple[Any, ...]) -> None:
         self.caller, self.tag = caller, TraceTag()
         self._primals = primals
-        met = HOOKS.tables
         self._leaves, self.spec = flatten(primals)
-        self._has_labels = HOOKS.tables != met
         self._units, self._bare_spec = leaf_units(primals, self.spec)
         self.recorded = any(isinstance(leaf, Handle) for leaf in self._leaves)
         self.sources = primal_leaves(self._leaves, primals, self.tag, caller)
@@ -188,7 +184,7 @@ class Recording:
         returned: tuple[Any, ...] = per_argument(
             self._of_cotangent(cotangent)[0], unflatten(self.spec, gradients)
         )
-        return labelled(returned, self._primals) if self._has_labels else returned
+        return returned
 
     def pushed(self, nest: Any, tangents: Any) -> Any:
         """Return tangents of the result, which are in its containers, in units that follow from those of the tangents."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from gradtape.api.operands import fitted
 from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
 from gradtape.api.tape.memory import Memory
-from gradtape.api.transforms.argnums import Names, Positions, selection_of, whole
+from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import number_result
 from gradtape.api.transforms.jit import Jitted, jit_of
@@ -327,5 +327,4 @@ def _second_derivatives(
         parts = [Array(_dense(part, start)) for part, start in zip(found, starts, strict=True)]
         return selection.filled(per_argument(unit_of(result), unflatten(spec, parts), -2))
 
-    labels = None if is_summed else selection.labels(whole)
-    return jit_of(compute, named(caller, function), EVERYTHING_TRACED, labels)
+    return jit_of(compute, named(caller, function), EVERYTHING_TRACED)

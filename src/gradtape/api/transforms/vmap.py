@@ -37,7 +37,7 @@ from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.batch import batch_more
 from gradtape.transforms.chunks import batched_in_chunks
-from gradtape.trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
+from gradtape.trees import element_spec, flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
 
 if TYPE_CHECKING:
     from gradtape.api.type_variables import N, Q, X
@@ -214,7 +214,7 @@ class Mapping:
         for k in singles:
             if given[k].ndim != 1:
                 given[k]._contiguous = layout_of_element(leaves[k], axes[k])
-        arguments, keywords = unflatten(spec, given)
+        arguments, keywords = unflatten(element_spec((args, kwargs), spec, axes), given)
         substituted = {single: wholes[k] for k, single in singles.items()}
         tag.whole, tag.element = _elements_of(substituted, size, tag)
         moment = moment_now()

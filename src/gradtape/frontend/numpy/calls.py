@@ -17,11 +17,12 @@ import numpy as np
 from gradtape.errors import UnsupportedFunctionError
 from gradtape.frontend.numpy.layouts import with_layout
 from gradtape.frontend.numpy.registry import ATTRIBUTES, FUNCTIONS, METHODS, UFUNC_METHODS
-from gradtape.frontend.values import NeedsStaticError
+from gradtape.frontend.values import NeedsStaticError, refuse
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.kinds.arguments import operand_dtypes
 from gradtape.kinds.operands import number_dtype
+from gradtape.kinds.refusals import keeps_labels
 from gradtape.kinds.registry import FUNCTIONS as RULES
 from gradtape.kinds.registry import UFUNCS, UNSUPPORTED, WRITERS, out_place
 from gradtape.ops.core.elementwise.cast import convert_number
@@ -92,6 +93,8 @@ def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: 
     UnsupportedFunctionError
         For a function without an implementation.
     """
+    if any(map(keeps_labels, args)):
+        refuse("a table with labels is an operand", "compile the code for its values, table.to_numpy()")
     replacement = FUNCTIONS.get(function)
     kwargs = without_ignored(kwargs, replacement)
     if function not in JOINING and (replacement is not None or isinstance(function, np.ufunc)):

@@ -112,7 +112,9 @@ def slice_bounds(item: slice, extent: int) -> tuple[int, int, int]:
     return (start if count else 0), count, step
 
 
-TABLE_HINT: Final = " (tables among the arguments are arrays of their values: pass dict(df.items()) to select columns by name)"
+TABLE_HINT: Final = (
+    " (a column by its name: pass the DataFrame itself, or dict(df.items()), and not its values)"
+)
 
 
 def wrapped(item: Any, extent: int, axis: int) -> int:

@@ -21,6 +21,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape, aval
 from gradtape.kinds.arguments import OWN_ORDER
 from gradtape.kinds.operands import COMPACT, as_value
+from gradtape.kinds.refusals import keeps_labels
 from gradtape.kinds.registry import HOOKS
 from gradtape.ops.core.elementwise.cast import convert, identity
 from gradtape.ops.core.indexing import Basic, getitem, has_ellipsis, parse_index, setitem, truth_index
@@ -177,8 +178,8 @@ class Array(Operators, Methods, Attributes, Handle):
     """
 
     __slots__ = ()
-    __array_priority__ = 5000.0  # above that of tables, whose ufuncs then leave traced arrays to ours
-    __pandas_priority__ = 5000  # above its Series and DataFrame, which then leave operators to ours
+    __array_priority__ = 500.0  # below that of series and data frames of pandas, whose own operators and ufuncs keep the labels
+    __pandas_priority__ = 2500  # and above that of indices, which hold numbers alone
 
     wrap_value = staticmethod(wrap_value)
 
@@ -406,7 +407,9 @@ class Array(Operators, Methods, Attributes, Handle):
             return NotImplemented
         if any(type(operand) is Selection for operand in inputs):  # which knows what to do beside an array
             return NotImplemented
-        if any(map(is_quantity, inputs)):  # pint calls the ufunc with magnitudes
+        if any(
+            is_quantity(each) or keeps_labels(each) for each in inputs
+        ):  # who call the ufunc with what they hold
             return NotImplemented
         if any(map(is_subclass, inputs)):
             return ufunc_beside_array(ufunc, method, inputs, kwargs)

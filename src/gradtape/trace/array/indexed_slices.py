@@ -154,6 +154,10 @@ class IndexedSlices:
         values, indices = self.parts()
         return put_add(broadcast_to(literal(0, values.dtype), shape), values, indices)
 
+    def to_dense(self) -> Array:
+        """Return the whole array."""
+        return Array(self.to_value())
+
     def numpy(self) -> Any:
         """Return the whole array as a new ndarray, which no tape records."""
         here.site = user_site()

@@ -145,8 +145,8 @@ class Selection(NDArrayOperatorsMixin):
             return lambda *args, **kwargs: function(self, *args, **kwargs)
         return getattr(self.elements(), name)
 
-    def astype(self, dtype: Any) -> Selection:
-        """Return the elements with another dtype."""
+    def astype(self, dtype: Any, copy: bool = True) -> Selection:
+        """Return the elements with another dtype; a selection shares no memory, whatever `copy` is."""
         if self._array is not None:
             return self._array.astype(dtype)  # type: ignore[no-any-return] # it behaves alike
         return Selection(self._whole.astype(dtype), self._mask)

@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import COMPACT, SEQUENCES, items_of
-from gradtape.kinds.refusals import WITH_OPERATORS, is_table, library_of, refusal, values_of
+from gradtape.kinds.refusals import WITH_OPERATORS, is_table, keeps_labels, library_of, refusal, values_of
 from gradtape.ops.core.elementwise.power import is_square
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
@@ -50,8 +50,8 @@ def _sequence(other: Any) -> Any:
     """
     if isinstance(other, SEQUENCES):
         return items_of(other)
-    if type(other).__module__.startswith("xarray."):
-        return NotImplemented  # xarray's own operators keep the labels
+    if keeps_labels(other):
+        return NotImplemented
     if is_table(other) and (values := values_of(other)) is not None:
         return values
     if isinstance(other, Rational):  # fractions.Fraction, which NumPy's numbers take as a float

@@ -42,6 +42,7 @@ from gradtape.trees import (
     Leaves,
     TreeSpec,
     exact_key,
+    flatten,
     flatten_arguments,
     has_texts_only,
     leaf_of_arguments,
@@ -366,7 +367,10 @@ def native_call(
     computed = [output for output in results if isinstance(output, int)]
     structure: Any = spec.unflatten(results)
     nested = None
-    if kwargs or call.has_containers or len(computed) < len(results) or not _plain_structure(structure):
+    is_plain = (
+        _plain_structure(structure) and flatten(structure)[1] == spec
+    )  # tables let go of their labels for a number
+    if kwargs or call.has_containers or len(computed) < len(results) or not is_plain:
         nested = (OwnOrder.of(call), spec)
         structure = tuple(computed)
     statics: list[Any] = []

@@ -215,7 +215,7 @@ def _collect(function: Any, iterable: Any, dtype: Any, count: Any = -1, **kwargs
     if not contexts.stack or kwargs or type(count) is not int:
         return NotImplemented
     items = list(iterable if count < 0 else islice(iterable, count))
-    if not is_traced(items):
+    if not is_traced(items) or np.dtype(dtype) == object:
         return without_hook(function)(items, dtype, count)
     here.site = user_site(via="np.fromiter")
     if count > len(items):

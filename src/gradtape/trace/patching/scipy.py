@@ -44,7 +44,6 @@ from gradtape.trace.routines import (
     sparse_matrices,
     splines,
     statistics,
-    tables,
 )
 from gradtape.trace.routines.registry import ROUTINES
 from gradtape.trace.source.sites import user_site
@@ -64,7 +63,6 @@ PACKAGES: Final = (
     smoothing,
     multivariate,
     statistics,
-    tables,
 )
 """The modules that enter themselves in `ROUTINES`."""
 

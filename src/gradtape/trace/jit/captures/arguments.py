@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from gradtape.containers.pandas import mark_argument
 from gradtape.trace.jit.captures.user_classes import is_plain_object
 from gradtape.trace.patching.copies import ABSENT, Substitute, content_of, set_content, set_entries, set_items
 
@@ -29,6 +30,7 @@ def argument_copies(given: Any, copies: Any, name: str) -> list[Substitute]:
 def _copies_in(
     given: Any, copy: Any, name: str, path: tuple[Any, ...], seen: set[int]
 ) -> Iterator[Substitute]:
+    mark_argument(copy)
     if given is copy or type(given) is not type(copy) or id(given) in seen:
         return
     is_object = is_plain_object(given)

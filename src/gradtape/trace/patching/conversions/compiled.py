@@ -23,7 +23,12 @@ def replace_functions(module: str, replacements: dict[str, Function]) -> None:
 
 def _hook(module: ModuleType, replacements: dict[str, Function]) -> None:
     for name, replacement in replacements.items():
-        if (function := getattr(module, name, None)) is not None:
+        function = getattr(module, name, None)
+        if type(function).__name__.startswith(
+            "fused_cython"
+        ):  # which has one C function for each type, and a name in Python
+            setattr(module, name, functools.wraps(function)(functools.partial(_call, replacement, function)))
+        elif function is not None:
             interpose(functools.partial(_call, replacement), When.ANYWHERE, [function])
 
 

@@ -1,17 +1,36 @@
-"""Compiled functions of pandas: for traced columns they are NumPy code. What aligns, shifts, selects and rolls columns ends in them."""
+"""Compiled functions of pandas: for traced columns they are NumPy code. What aligns, shifts, groups and rolls columns ends in them."""
 
 from __future__ import annotations
 
+import functools
+import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
+from gradtape.containers.pandas import holds_traced, refuse_change
+from gradtape.errors import GradtapeError, UnsupportedFunctionError
+from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.conversions.compiled import replace_functions
 from gradtape.trace.patching.conversions.sequences import Function
+from gradtape.trace.patching.imports import when_imported
+from gradtape.trace.source.sites import user_site
 
 
 def _as_floats(values: Any) -> Any:
     return values.astype(np.float64)
+
+
+def _as_numbers(plain: Function) -> Function:
+    """Return the function of pandas that makes an array of numbers of one of objects, for traced numbers among them too."""
+
+    def call(objects: Any, *args: Any, **kwargs: Any) -> Any:
+        if not (isinstance(objects, Handle) or any(isinstance(each, Handle) for each in objects.flat)):
+            return plain(objects, *args, **kwargs)
+        return np.array([*objects]) if objects.dtype == object else objects
+
+    return call
 
 
 def _take(axis: int) -> Function:
@@ -25,6 +44,28 @@ def _take(axis: int) -> Function:
         out[...] = taken
 
     return take
+
+
+def _differences(values: Any, out: Any, periods: int, axis: int, datetimelike: bool = False) -> None:
+    """Write the differences of the elements along an axis to an array, NaN where there is none."""
+    size = values.shape[axis]
+    places = np.arange(size) - periods
+    earlier = np.take(values, np.clip(places, 0, max(size - 1, 0)), axis=axis)
+    inside = (places >= 0) & (places < size)
+    out[...] = np.where(inside if axis else inside[:, None], values - earlier, np.nan)
+
+
+def _filled(values: Any, mask: Any, limit: int | None = None) -> Any:
+    """Return the elements, with the last one before it along the last axis in place of each that is missing."""
+    places = np.arange(values.shape[-1])
+    last = np.maximum.accumulate(np.where(mask, -1, places), axis=-1)
+    near = (last >= 0) & (places - last <= (len(places) if limit is None else limit))
+    return np.where(near, np.take_along_axis(values, np.maximum(last, 0), axis=-1), np.nan)
+
+
+def _filled_backwards(values: Any, mask: Any, limit: int | None = None) -> Any:
+    """Return the elements, with the first one after it along the last axis in place of each that is missing."""
+    return _filled(values[..., ::-1], mask[..., ::-1], limit)[..., ::-1]
 
 
 def _windows(values: Any, start: Any, end: Any) -> tuple[Any, Any]:
@@ -48,21 +89,290 @@ def _rolling(function: Function, fewest: int) -> Function:
 
 
 def _sum(rows: Any, known: Any, count: Any) -> Any:
-    return np.sum(np.where(known, rows, 0.0), axis=1)
+    return np.sum(np.where(known, rows, 0), axis=-1)
+
+
+def _product(rows: Any, known: Any, count: Any) -> Any:
+    return np.prod(np.where(known, rows, 1), axis=-1)
 
 
 def _mean(rows: Any, known: Any, count: Any) -> Any:
     return _sum(rows, known, count) / np.maximum(count, 1)
 
 
+def _median(rows: Any, known: Any, count: Any) -> Any:
+    ordered = np.sort(np.where(known, rows, np.inf), axis=-1)
+    middle = [
+        np.take_along_axis(ordered, place[..., None], -1)[..., 0]
+        for place in (np.maximum(count - 1, 0) // 2, count // 2)
+    ]
+    return (middle[0] + middle[1]) / 2
+
+
 def _variance(rows: Any, known: Any, count: Any, ddof: int = 1) -> Any:
-    away = np.where(known, rows - _mean(rows, known, count)[:, None], 0.0)
+    away = np.where(known, rows - _mean(rows, known, count)[..., None], 0.0)
     enough = count > ddof
-    return np.where(enough, np.sum(away * away, axis=1) / np.where(enough, count - ddof, 1), np.nan)
+    return np.where(enough, np.sum(away * away, axis=-1) / np.where(enough, count - ddof, 1), np.nan)
+
+
+def _deviation(rows: Any, known: Any, count: Any, ddof: int = 1) -> Any:
+    return np.sqrt(_variance(rows, known, count, ddof))
+
+
+def _error(rows: Any, known: Any, count: Any, ddof: int = 1) -> Any:
+    return np.sqrt(_variance(rows, known, count, ddof) / np.maximum(count, 1))
 
 
 def _extreme(function: Any, limit: float) -> Function:
-    return lambda rows, known, count: function(np.where(known, rows, limit), axis=1)
+    return lambda rows, known, count: function(np.where(known, rows, limit), axis=-1)
+
+
+def _end(last: bool) -> Function:
+    """Return a function that returns the first known element of each row, or the last."""
+
+    def end(rows: Any, known: Any, count: Any) -> Any:
+        flipped = known[..., ::-1] if last else known
+        place = np.argmax(flipped, axis=-1)
+        place = known.shape[-1] - 1 - place if last else place
+        return np.take_along_axis(rows, place[..., None], -1)[..., 0]
+
+    return end
+
+
+def _moments(skewed: bool) -> Function:
+    """Return a function that returns the skewness of numbers without bias, or their kurtosis."""
+
+    def moments(values: Any, skipna: bool, mask: Any = None) -> Any:
+        known = ~np.isnan(values) if skipna else np.ones(values.shape, bool)
+        count = np.sum(known)
+        away = np.where(known, values - _sum(values, known, count) / count, 0.0)
+        second, fewest = np.sum(away**2), 2 if skewed else 3
+        n = np.where(count > fewest, count, fewest + 1.0)
+        scale = np.where(second > 0, second, 1.0)
+        if skewed:
+            made = n * np.sqrt(n - 1) / (n - 2) * np.sum(away**3) / scale**1.5
+        else:
+            made = n * (n + 1) * (n - 1) * np.sum(away**4) / ((n - 2) * (n - 3) * scale**2)
+            made = made - 3 * (n - 1) ** 2 / ((n - 2) * (n - 3))
+        return np.where((count > fewest) & (second > 0), made, np.nan)
+
+    return moments
+
+
+_GROUPED: Final[dict[str, tuple[Function, int]]] = {
+    "sum": (_sum, 0),
+    "prod": (_product, 0),
+    "mean": (_mean, 1),
+    "median": (_median, 1),
+    "min": (_extreme(np.min, np.inf), 1),
+    "max": (_extreme(np.max, -np.inf), 1),
+    "var": (_variance, 1),
+    "std": (_deviation, 1),
+    "sem": (_error, 1),
+    "first": (_end(last=False), 1),
+    "last": (_end(last=True), 1),
+}
+"""Functions of groups, and of how many numbers at least."""
+
+_BY_NUMBERS: Final = (
+    *(
+        "_get_rows_with_mask",
+        "_getitem_bool_array",
+        "drop_duplicates",
+        "dropna",
+        "duplicated",
+        "idxmax",
+        "idxmin",
+        "mode",
+    ),
+    *("nlargest", "nsmallest", "rank", "sort_values", "unique", "value_counts"),
+)
+"""Methods that choose or order rows by numbers."""
+
+_CUMULATIVE: Final = {"cumsum": (np.cumsum, 0), "cumprod": (np.cumprod, 1)}
+"""Functions along groups, and the number that stands for what is missing."""
+
+
+def _grouped(plain: Function) -> Function:
+    """Return the method of pandas that computes a function of the groups of each row, for traced rows too."""
+
+    def call(
+        self: Any,
+        values: Any,
+        *,
+        min_count: int,
+        ngroups: int,
+        comp_ids: Any,
+        skipna: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        named = {"min_count": min_count, "ngroups": ngroups, "comp_ids": comp_ids, **kwargs}
+        if not isinstance(values, Handle) or not (self.how in _GROUPED or self.how in _CUMULATIVE):
+            return plain(self, values, **named, **({} if skipna else {"skipna": False}))
+        order = np.argsort(comp_ids, kind="stable")
+        sizes = np.bincount(comp_ids[comp_ids >= 0], minlength=ngroups)
+        start = np.sum(comp_ids < 0) + np.cumsum(sizes) - sizes
+        within = np.arange(max(int(np.max(sizes, initial=0)), 1))
+        inside = within < sizes[:, None]
+        rows = values[:, order[np.minimum(start[:, None] + within, len(order) - 1)]]
+        known = inside & ~np.isnan(rows) if skipna else np.broadcast_to(inside, rows.shape)
+        if self.how in _CUMULATIVE:
+            function, neutral = _CUMULATIVE[self.how]
+            place = np.empty(len(order), int)
+            place[order] = np.arange(len(order))
+            along = function(np.where(known, rows, neutral), axis=-1)
+            made = along[:, comp_ids, place - start[comp_ids]]
+            return np.where((comp_ids < 0) | np.isnan(values), np.nan, made)
+        function, fewest = _GROUPED[self.how]
+        options = {name: option for name, option in kwargs.items() if name == "ddof"}
+        count = np.sum(known, axis=-1)
+        made = function(rows, known, count, **options)
+        return np.where(count >= max(min_count, fewest), made, np.nan)
+
+    return call
+
+
+def _interleaved(plain: Function) -> Function:
+    """Return the method of pandas that returns the columns of all blocks as one array, for traced blocks too."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        blocks = self.blocks
+        if not any(isinstance(block.values, Handle) for block in blocks) or any(
+            block.is_extension for block in blocks
+        ):
+            return plain(self, *args, **kwargs)
+        order = np.argsort(np.concatenate([block.mgr_locs.as_array for block in blocks]))
+        return np.concatenate([block.values for block in blocks])[order]
+
+    return call
+
+
+def _row(plain: Function) -> Function:
+    """Return the method of pandas that returns a row of a table, for traced blocks too."""
+
+    def call(self: Any, loc: int) -> Any:
+        if len(self.blocks) == 1 or not any(isinstance(block.values, Handle) for block in self.blocks):
+            return plain(self, loc)
+        return sys.modules["pandas.core.internals.managers"].SingleBlockManager.from_array(
+            self._interleave()[:, loc], self.axes[0]
+        )
+
+    return call
+
+
+def _padded(plain: Function) -> Function:
+    """Return the method of pandas that fills gaps with the elements before or after them, for traced blocks too."""
+
+    def call(
+        self: Any, *, method: str, limit: int | None = None, limit_area: Any = None, **kwargs: Any
+    ) -> Any:
+        if not isinstance(self.values, Handle) or limit_area is not None:
+            return plain(self, method=method, limit=limit, limit_area=limit_area, **kwargs)
+        fill = _filled if method in ("pad", "ffill") else _filled_backwards
+        return [self.make_block_same_class(fill(self.values, np.isnan(self.values), limit))]
+
+    return call
+
+
+def _holds_traced(thing: Any) -> bool:
+    return hasattr(thing, "_mgr") and holds_traced(thing)
+
+
+def _explained(plain: Function) -> Function:
+    """Return a method of pandas whose error names what to do, if it chooses or orders rows by traced numbers."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return plain(self, *args, **kwargs)
+        except (TypeError, AttributeError, GradtapeError) as error:
+            if not (_holds_traced(self) or any(isinstance(each, Handle) for each in args)):
+                raise
+            name = plain.__name__
+            raise UnsupportedFunctionError(
+                "the choice of rows by a condition"
+                if name.startswith("_get")
+                else f"{type(self).__name__}.{name}",
+                where=user_site(),
+                why="labels would depend on traced numbers",
+                remedy="keep all rows, table.where(condition): reductions leave out what is NaN; or compute without labels, "
+                "x = table.to_numpy()",
+            ) from error
+
+    return call
+
+
+def _refusing(owner: str = "") -> Callable[[Function], Function]:
+    """Return what makes a method that changes a table in place refuse arguments; the table may be an attribute of the object."""
+
+    def replacement(plain: Function) -> Function:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            refuse_change(getattr(self, owner) if owner else self)
+            return plain(self, *args, **kwargs)
+
+        return call
+
+    return replacement
+
+
+def _beside_arrays(plain: Function) -> Function:
+    """Return the method of tables for ufuncs, which asks the class of an operand for attributes of its own, for traced operands too."""
+
+    def call(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        def table_of(operand: Any) -> Any:
+            if not isinstance(operand, Handle) or operand.ndim > self.ndim:
+                return operand
+            labels = dict(zip(("index", "columns"), self.axes, strict=False))
+            made = self._constructor(np.broadcast_to(operand, self.shape), **labels, copy=False)
+            if self.ndim == 1:
+                made.name = self.name
+            return made
+
+        return plain(self, ufunc, method, *map(table_of, inputs), **kwargs)
+
+    return call
+
+
+def _repeated(plain: Function) -> Function:
+    """Return the function of pandas that makes a column of one number, for a traced one too."""
+
+    def call(value: Any, length: int, dtype: Any) -> Any:
+        return (
+            np.broadcast_to(value, (length,)).copy()
+            if isinstance(value, Handle)
+            else plain(value, length, dtype)
+        )
+
+    return call
+
+
+def _without_infinities(plain: Function) -> Function:
+    """Return the function of pandas that finds infinities in a result, which is computed in another way then, with the same result."""
+
+    def call(result: Any) -> Any:
+        return False if isinstance(result, Handle) else plain(result)
+
+    return call
+
+
+def _iterated(plain: Function) -> Function:
+    """Return the method of pandas that iterates over a column, for traced ones too."""
+
+    def call(self: Any) -> Any:
+        values = self._values
+        return iter(values) if isinstance(values, Handle) else plain(self)
+
+    return call
+
+
+def _mapped(plain: Function) -> Function:
+    """Return the function of pandas that calls a function with each element, for traced elements too."""
+
+    def call(values: Any, mapper: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(values, Handle) or not callable(mapper) or args or any(kwargs.values()):
+            return plain(values, mapper, *args, **kwargs)
+        return np.array([mapper(each) for each in values])
+
+    return call
 
 
 def _correlation(matrix: Any, cov: bool = False, minp: int | None = None) -> Any:
@@ -98,6 +408,9 @@ replace_functions(
     {
         "ensure_float64": _as_floats,
         "nancorr": _correlation,
+        "diff_2d": _differences,
+        "scalar_skew": _moments(skewed=True),
+        "scalar_kurt": _moments(skewed=False),
         **{f"take_1d_{kind}": _take(0) for kind in _KINDS},
         **{f"take_2d_axis{axis}_{kind}": _take(axis) for axis in (0, 1) for kind in _KINDS},
     },
@@ -112,3 +425,40 @@ replace_functions(
         "roll_min": _rolling(_extreme(np.min, np.inf), 1),
     },
 )
+
+
+def _replace(module: str, owner: str, name: str, replacement: Callable[[Function], Function]) -> None:
+    """Let a method in Python of pandas, or a function, be what a replacement makes of it."""
+
+    def install(module: Any) -> None:
+        home = getattr(module, owner, None) if owner else module
+        plain = vars(home).get(name)
+        if plain is not None:
+            setattr(home, name, functools.wraps(plain)(replacement(plain)))
+
+    when_imported(module, install)
+
+
+_replace("pandas.core.groupby.ops", "WrappedCythonOp", "_call_cython_op", _grouped)
+_replace("pandas.core.internals.managers", "BlockManager", "_interleave", _interleaved)
+_replace("pandas.core.internals.managers", "BlockManager", "fast_xs", _row)
+_replace("pandas.core.internals.blocks", "Block", "pad_or_backfill", _padded)
+_replace("pandas._libs.lib", "", "maybe_convert_objects", _as_numbers)
+_replace("pandas.core.base", "IndexOpsMixin", "__iter__", _iterated)
+_replace("pandas.core.algorithms", "", "map_array", _mapped)
+_replace("pandas.core.nanops", "", "_has_infs", _without_infinities)
+for _name in ("construction", "frame", "series"):
+    _replace(f"pandas.core.{_name}", "", "construct_1d_arraylike_from_scalar", _repeated)
+for _module, _owner in (
+    ("frame", "DataFrame"),
+    ("series", "Series"),
+    ("generic", "NDFrame"),
+    ("base", "IndexOpsMixin"),
+):
+    for _name in ("__setitem__", "__delitem__", "insert", "_update_inplace", "_set_axis"):
+        _replace(f"pandas.core.{_module}", _owner, _name, _refusing())
+    _replace(f"pandas.core.{_module}", _owner, "__array_ufunc__", _beside_arrays)
+    for _name in _BY_NUMBERS:
+        _replace(f"pandas.core.{_module}", _owner, _name, _explained)
+for _name in ("_LocationIndexer", "_ScalarAccessIndexer"):
+    _replace("pandas.core.indexing", _name, "__setitem__", _refusing("obj"))

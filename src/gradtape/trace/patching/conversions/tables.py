@@ -1,22 +1,56 @@
-"""Arrays of xarray that hold traced arrays, as arguments of NumPy's functions: ``np.dot(a, w)``, ``np.concatenate([a, b])``."""
+"""Tables of xarray and pandas that hold traced arrays, as arguments of NumPy's functions: ``np.dot(a, w)``, ``np.concatenate([a, b])``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from gradtape.containers.pandas import holds_traced
+from gradtape.kinds.refusals import keeps_labels, values_of
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.preallocated import is_traced
 from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.patching.recorders import RECORDERS
 
-_METHODS: Final = frozenset(
-    {"all", "any", "clip", "max", "mean", "min", "prod", "round", "std", "sum", "var"}
-)
-"""Functions of NumPy's that call the method of the same name of what is no ndarray."""
+_METHODS: Final = {
+    "xarray": frozenset({"all", "any", "clip", "max", "mean", "min", "prod", "round", "std", "sum", "var"}),
+    "pandas": frozenset(
+        {
+            *(
+                "all",
+                "any",
+                "argmax",
+                "argmin",
+                "argsort",
+                "clip",
+                "cumprod",
+                "cumsum",
+                "max",
+                "mean",
+                "min",
+                "prod",
+                "ravel",
+            ),
+            *(
+                "repeat",
+                "round",
+                "searchsorted",
+                "squeeze",
+                "std",
+                "sum",
+                "swapaxes",
+                "take",
+                "transpose",
+                "var",
+            ),
+        }
+    ),
+}
+"""Functions of NumPy's that call the method of the same name of what is no ndarray, for each library."""
 
 
 class _ArrayFunction:
-    """The method ``__array_function__`` of xarray's arrays, which they have while there is a recorder."""
+    """The method ``__array_function__`` of tables, which they have while there is a recorder."""
 
     def __get__(self, instance: Any, owner: type) -> Any:
         if not RECORDERS:
@@ -25,35 +59,44 @@ class _ArrayFunction:
 
 
 def _called(self: Any, function: Any, types: Iterable[type], args: Any, kwargs: Any) -> Any:
-    """Answer a call of a function of NumPy's: with labels where xarray has a method for it, and for traced arrays by their data."""
-    kind: Any = type(self)
-    traced = _holds_traced((args, list(kwargs.values())), kind)
-    if not traced or (args and isinstance(args[0], kind) and function.__name__ in _METHODS):
+    """Answer a call of a function of NumPy's: with labels where there is a method for it, and for traced arrays by their data."""
+    methods = _METHODS["pandas" if hasattr(self, "iloc") else "xarray"]
+    operands = args, list(kwargs.values())
+    if not (_holds_traced(operands) or is_traced(operands)) or (
+        args and keeps_labels(args[0]) and function.__name__ in methods
+    ):
         return function._implementation(*args, **kwargs)
     return function(
-        *[_data_of(each, kind) for each in args],
-        **{name: _data_of(each, kind) for name, each in kwargs.items()},
+        *[_data_of(each) for each in args],
+        **{name: _data_of(each) for name, each in kwargs.items()},
     )
 
 
-def _holds_traced(operand: Any, kind: Any) -> bool:
+def _holds_traced(operand: Any) -> bool:
     if isinstance(operand, list | tuple):
-        return any(_holds_traced(each, kind) for each in operand)
-    return isinstance(operand.data, Handle) if isinstance(operand, kind) else False
+        return any(map(_holds_traced, operand))
+    return keeps_labels(operand) and (
+        holds_traced(operand) if hasattr(operand, "iloc") else isinstance(operand.data, Handle)
+    )
 
 
-def _data_of(operand: Any, kind: Any) -> Any:
-    """Return an operand with the data of xarray's arrays in place of them."""
+def _data_of(operand: Any) -> Any:
+    """Return an operand with arrays in place of tables."""
     if isinstance(operand, list | tuple):
-        return type(operand)([_data_of(each, kind) for each in operand])
-    return operand.data if isinstance(operand, kind) else operand
+        return type(operand)([_data_of(each) for each in operand])
+    return values_of(operand) if keeps_labels(operand) else operand
 
 
 _ARRAY_FUNCTION: Final = _ArrayFunction()
 
 
-def _install(xarray: Any) -> None:
-    xarray.DataArray.__array_function__ = _ARRAY_FUNCTION
+def _install(*names: str) -> Callable[[Any], None]:
+    def install(module: Any) -> None:
+        for name in names:
+            getattr(module, name).__array_function__ = _ARRAY_FUNCTION
+
+    return install
 
 
-when_imported("xarray", _install)
+when_imported("xarray", _install("DataArray"))
+when_imported("pandas", _install("Series", "DataFrame"))
