@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 import warnings
 import weakref
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -421,6 +423,16 @@ def test_the_gradient_of_a_known_structure_takes_few_calls(layers, most):
             y = network(weights, np.ones((2, 3)))
         count = calls_of(tape.gradient, y, weights)
     assert count <= most
+
+
+@pytest.mark.parametrize(("layers", "most"), [(1, 49), (8, 76)])
+def test_a_gradient_takes_as_few_calls_once_pint_is_imported(layers, most, monkeypatch):
+    """Each leaf of the target and of the sources was asked whether it is a quantity."""
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "pint", ModuleType("pint"))
+        test_the_gradient_of_a_known_structure_takes_few_calls(layers, most)
+    with gt.GradientTape():  # which takes note of the modules that there are again
+        pass
 
 
 def test_opening_a_tape_and_watching_take_few_calls():

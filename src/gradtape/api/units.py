@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import optree
 
 from gradtape.containers.quantities import difference_unit, is_quantity, quantity_of
@@ -17,7 +18,9 @@ from gradtape.errors import ArgumentError, DtypeError
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import UFUNCS
+from gradtape.trace.array.array import Array
 from gradtape.trace.array.indexed_slices import IndexedSlices
+from gradtape.trace.variables.variable import Variable
 from gradtape.trees import NAMESPACE, TreeSpec
 
 Unit = Any
@@ -31,6 +34,19 @@ UNITS_AROUND: Final = (
     "differentiate magnitudes by this rule, and put units around it: f(q.to('m').magnitude) * ureg.m**2"
 )
 """What to do where a rule of the user's would have to know units."""
+
+
+_NUMBERS: Final = frozenset({Array, Variable, np.ndarray, float, type(None)})
+
+
+def may_have_units(*trees: Any) -> bool:
+    """Return whether there may be a quantity in some trees: not in arrays, and in lists and dicts of arrays."""
+    kinds: set[type] = set()
+    for tree in trees:
+        kind = type(tree)
+        parts = tree if kind is list or kind is tuple else tree.values() if kind is dict else (tree,)
+        kinds.update(map(type, parts))
+    return not _NUMBERS.issuperset(kinds)
 
 
 def unit_of(thing: Any) -> Unit:

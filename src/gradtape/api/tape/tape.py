@@ -40,7 +40,7 @@ from gradtape.api.tape.record import (
     watch_array,
     watchable,
 )
-from gradtape.api.units import magnitudes, per_argument, unit_of_sum
+from gradtape.api.units import magnitudes, may_have_units, per_argument, unit_of_sum
 from gradtape.config import within_memory
 from gradtape.errors import (
     ArgumentError,
@@ -459,7 +459,8 @@ class GradientTape(Jacobians):
         unit = None
         if output_gradients is not None:
             output_gradients = with_values(output_gradients, target)
-        if "pint" in sys.modules:
+        has_units = "pint" in sys.modules and may_have_units(target, output_gradients, sources)
+        if has_units:
             unit = unit_of_sum(target, output_gradients, "gradient")
             target, output_gradients = magnitudes(target), magnitudes(output_gradients)
         ends, _ = array_leaves(target, "target", "gradient", record.tag.log)
@@ -483,7 +484,7 @@ class GradientTape(Jacobians):
         if parts is None:
             parts = self._derived(record, ends, leaves, output_gradients, choice, sources, convention)
         found = nest(as_results(in_convention(parts, convention), leaves))
-        return found if "pint" not in sys.modules else per_argument(unit, found)
+        return per_argument(unit, found) if has_units else found
 
     def _expected(self, record: Record, ends: list[Any], leaves: list[Any]) -> Derivatives | None:
         """Return gradients without a look at the record, if it is known what it is."""
