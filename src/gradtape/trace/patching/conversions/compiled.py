@@ -23,7 +23,7 @@ def replace_functions(module: str, replacements: dict[str, Function]) -> None:
 
 def _hook(module: ModuleType, replacements: dict[str, Function]) -> None:
     for name, replacement in replacements.items():
-        function = getattr(module, name, None)
+        function: Any = getattr(module, name, None)
         if type(function).__name__.startswith(
             "fused_cython"
         ):  # which has one C function for each type, and a name in Python

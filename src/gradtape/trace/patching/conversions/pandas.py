@@ -18,6 +18,10 @@ from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.source.sites import user_site
 
 
+def _is_array(thing: Any) -> bool:
+    return isinstance(thing, Handle)
+
+
 def _as_floats(values: Any) -> Any:
     return values.astype(np.float64)
 
@@ -26,7 +30,7 @@ def _as_numbers(plain: Function) -> Function:
     """Return the function of pandas that makes an array of numbers of one of objects, for traced numbers among them too."""
 
     def call(objects: Any, *args: Any, **kwargs: Any) -> Any:
-        if not (isinstance(objects, Handle) or any(isinstance(each, Handle) for each in objects.flat)):
+        if not (_is_array(objects) or any(_is_array(each) for each in objects.flat)):
             return plain(objects, *args, **kwargs)
         return np.array([*objects]) if objects.dtype == object else objects
 
@@ -189,7 +193,7 @@ _BY_NUMBERS: Final = (
 )
 """Methods that choose or order rows by numbers."""
 
-_CUMULATIVE: Final = {"cumsum": (np.cumsum, 0), "cumprod": (np.cumprod, 1)}
+_CUMULATIVE: Final[dict[str, tuple[Any, int]]] = {"cumsum": (np.cumsum, 0), "cumprod": (np.cumprod, 1)}
 """Functions along groups, and the number that stands for what is missing."""
 
 
@@ -207,7 +211,7 @@ def _grouped(plain: Function) -> Function:
         **kwargs: Any,
     ) -> Any:
         named = {"min_count": min_count, "ngroups": ngroups, "comp_ids": comp_ids, **kwargs}
-        if not isinstance(values, Handle) or not (self.how in _GROUPED or self.how in _CUMULATIVE):
+        if not _is_array(values) or not (self.how in _GROUPED or self.how in _CUMULATIVE):
             return plain(self, values, **named, **({} if skipna else {"skipna": False}))
         order = np.argsort(comp_ids, kind="stable")
         sizes = np.bincount(comp_ids[comp_ids >= 0], minlength=ngroups)
@@ -237,7 +241,7 @@ def _interleaved(plain: Function) -> Function:
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         blocks = self.blocks
-        if not any(isinstance(block.values, Handle) for block in blocks) or any(
+        if not any(_is_array(block.values) for block in blocks) or any(
             block.is_extension for block in blocks
         ):
             return plain(self, *args, **kwargs)
@@ -251,7 +255,7 @@ def _row(plain: Function) -> Function:
     """Return the method of pandas that returns a row of a table, for traced blocks too."""
 
     def call(self: Any, loc: int) -> Any:
-        if len(self.blocks) == 1 or not any(isinstance(block.values, Handle) for block in self.blocks):
+        if len(self.blocks) == 1 or not any(_is_array(block.values) for block in self.blocks):
             return plain(self, loc)
         return sys.modules["pandas.core.internals.managers"].SingleBlockManager.from_array(
             self._interleave()[:, loc], self.axes[0]
@@ -266,7 +270,7 @@ def _padded(plain: Function) -> Function:
     def call(
         self: Any, *, method: str, limit: int | None = None, limit_area: Any = None, **kwargs: Any
     ) -> Any:
-        if not isinstance(self.values, Handle) or limit_area is not None:
+        if not _is_array(self.values) or limit_area is not None:
             return plain(self, method=method, limit=limit, limit_area=limit_area, **kwargs)
         fill = _filled if method in ("pad", "ffill") else _filled_backwards
         return [self.make_block_same_class(fill(self.values, np.isnan(self.values), limit))]
@@ -285,7 +289,7 @@ def _explained(plain: Function) -> Function:
         try:
             return plain(self, *args, **kwargs)
         except (TypeError, AttributeError, GradtapeError) as error:
-            if not (_holds_traced(self) or any(isinstance(each, Handle) for each in args)):
+            if not (_holds_traced(self) or any(_is_array(each) for each in args)):
                 raise
             name = plain.__name__
             raise UnsupportedFunctionError(
@@ -319,7 +323,7 @@ def _beside_arrays(plain: Function) -> Function:
 
     def call(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         def table_of(operand: Any) -> Any:
-            if not isinstance(operand, Handle) or operand.ndim > self.ndim:
+            if not _is_array(operand) or operand.ndim > self.ndim:
                 return operand
             labels = dict(zip(("index", "columns"), self.axes, strict=False))
             made = self._constructor(np.broadcast_to(operand, self.shape), **labels, copy=False)
@@ -336,11 +340,7 @@ def _repeated(plain: Function) -> Function:
     """Return the function of pandas that makes a column of one number, for a traced one too."""
 
     def call(value: Any, length: int, dtype: Any) -> Any:
-        return (
-            np.broadcast_to(value, (length,)).copy()
-            if isinstance(value, Handle)
-            else plain(value, length, dtype)
-        )
+        return np.broadcast_to(value, (length,)).copy() if _is_array(value) else plain(value, length, dtype)
 
     return call
 
@@ -349,7 +349,7 @@ def _without_infinities(plain: Function) -> Function:
     """Return the function of pandas that finds infinities in a result, which is computed in another way then, with the same result."""
 
     def call(result: Any) -> Any:
-        return False if isinstance(result, Handle) else plain(result)
+        return False if _is_array(result) else plain(result)
 
     return call
 
@@ -359,7 +359,7 @@ def _iterated(plain: Function) -> Function:
 
     def call(self: Any) -> Any:
         values = self._values
-        return iter(values) if isinstance(values, Handle) else plain(self)
+        return iter(values) if _is_array(values) else plain(self)
 
     return call
 
@@ -368,7 +368,7 @@ def _mapped(plain: Function) -> Function:
     """Return the function of pandas that calls a function with each element, for traced elements too."""
 
     def call(values: Any, mapper: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(values, Handle) or not callable(mapper) or args or any(kwargs.values()):
+        if not _is_array(values) or not callable(mapper) or args or any(kwargs.values()):
             return plain(values, mapper, *args, **kwargs)
         return np.array([mapper(each) for each in values])
 
