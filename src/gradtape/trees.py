@@ -12,6 +12,8 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, time
+from decimal import Decimal
 from itertools import chain
 from typing import Any, Final
 
@@ -318,6 +320,10 @@ def has_texts_only(tree: Any) -> bool:
     return all(map(has_texts_only, optree.tree_flatten_one_level(tree, namespace=ORDERED)[0]))
 
 
+TOLD_APART_BY_TEXT: Final = frozenset({float, complex, Decimal, datetime, time})
+"""Classes of which objects are equal that differ: 0.0 and -0.0, 1.0 and 1.00, one instant in two time zones."""
+
+
 def exact_key(thing: Any) -> Any:
     """Return a key of an immutable object that is equal for objects of equal content and type alone.
 
@@ -325,14 +331,16 @@ def exact_key(thing: Any) -> Any:
     --------
     >>> [exact_key(a) == exact_key(b) for a, b in (((1, 2), (True, 2)), (0.0, -0.0), (1, 1), ("a", "a"))]
     [False, False, True, True]
+    >>> exact_key(Decimal("1.0")) == exact_key(Decimal("1.00"))
+    False
     """
     kind = type(thing)
     if kind is str or kind is int:
         return thing if kind is str else (kind, thing)
     if issubclass(kind, np.generic):
         return kind, thing.dtype.str, thing.tobytes()
-    if kind is float or kind is complex:
-        return kind, repr(thing)  # of -0.0 another one than of 0.0
+    if kind in TOLD_APART_BY_TEXT:
+        return kind, repr(thing)
     if issubclass(kind, tuple):
         return kind, tuple(map(exact_key, thing)), thing
     if kind is frozenset:

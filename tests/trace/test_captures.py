@@ -617,6 +617,28 @@ def test_objects_that_answer_by_their_own_code_are_read_in_each_call(number: int
         Gain.factor = 1.0
 
 
+@pytest.mark.parametrize(
+    "collected", [lambda thing: types.MappingProxyType({"k": thing}), lambda thing: frozenset({thing})]
+)
+def test_objects_in_collections_are_read_in_each_call(collected: Callable[[Any], Any]) -> None:
+    amplifier = Amplifier()
+    amplifier.gain, amplifier.steps = 2.0, [1.0]
+    held = collected(amplifier)
+
+    def function(x: Any) -> Any:
+        (each,) = held.values() if isinstance(held, types.MappingProxyType) else held
+        return x * each.gain + each.steps[0] * len(each.steps)
+
+    jitted, gradient = gt.jit(function), gt.grad(lambda x: function(x))
+    assert (float(jitted(3.0)), float(gradient(3.0))) == (7.0, 2.0)
+    amplifier.gain = 4.0
+    assert (float(jitted(3.0)), float(gradient(3.0))) == (13.0, 4.0)
+    amplifier.steps[0] = 5.0
+    assert float(jitted(3.0)) == 17.0
+    amplifier.steps.append(1.0)
+    assert float(jitted(3.0)) == 22.0
+
+
 def test_attributes_that_appear_and_go_are_seen() -> None:
     class Thing:
         pass

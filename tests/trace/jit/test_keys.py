@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,31 @@ def test_calls_of_all_random_cases_share_one_program() -> None:
         for state in states:
             wanted = float(result_of(function, state()))
             assert float(result_of(gt.jit(function), state())) == pytest.approx(wanted, rel=1e-6), name
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        ((1,), (True,)),
+        ((1,), (1.0,)),
+        ((0.0,), (-0.0,)),
+        (((1, 0.0), "k"), ((1, -0.0), "k")),
+        (frozenset({1}), frozenset({True})),
+        ("1", b"1"),
+        (True, None),
+        (Decimal("1.0"), Decimal("1.00")),
+        (datetime(2020, 1, 1, 12, tzinfo=UTC), datetime(2020, 1, 1, 13, tzinfo=timezone(timedelta(hours=1)))),
+    ],
+    ids=repr,
+)
+def test_static_arguments_that_are_equal_but_not_the_same(first: Any, second: Any) -> None:
+    def function(x: Any, static: Any) -> Any:
+        return x * sum(repr(static).encode())
+
+    compiled = gt.jit(function, static_argnums=1)
+    for static in (first, second, first, second, second, first):
+        assert float(compiled(2.0, static)) == function(2.0, static)
+    assert function(2.0, first) != function(2.0, second)
 
 
 @pytest.mark.parametrize("jit", [True, False])
