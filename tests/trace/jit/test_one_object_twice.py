@@ -114,6 +114,46 @@ def of_arrays(wrap: Callable[[Any], Any]) -> list[float]:
     return [*map(float, results), *map(float, [*root.left, *root.right])]
 
 
+def of_arrays_in_another_branch(wrap: Callable[[Any], Any]) -> list[float]:
+    """The first trace writes to no array; that of the other branch finds one array in two places."""
+    root = Node()
+    root.left, root.right = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+
+    def function(x: Any) -> Any:
+        y = np.sum(root.left) * x
+        if x > 2.0:
+            root.left *= 2.0
+        elif x > 1.0:
+            root.number = y
+        return y + np.sum(root.right)
+
+    call = wrap(function)
+    results = [call(1.0), call(1.5), call(3.0)]
+    root.right = root.left
+    results += [call(1.0), call(1.5), call(3.0), call(1.0)]
+    root.right = np.array([5.0, 6.0])
+    results += [call(3.0), call(1.5), call(1.0)]
+    return [*map(float, results), float(root.number), *map(float, [*root.left, *root.right])]
+
+
+def of_arrays_before_another_branch(wrap: Callable[[Any], Any]) -> list[float]:
+    """One array is in two places when the other branch is first traced."""
+    root = Node()
+    root.left, root.right = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+
+    def function(x: Any) -> Any:
+        y = np.sum(root.left) * x
+        if x > 2.0:
+            root.left *= 2.0
+        return y + np.sum(root.right)
+
+    call = wrap(function)
+    results = [call(1.0), call(1.5)]
+    root.right = root.left
+    results += [call(3.0), call(1.0), call(3.0)]
+    return [*map(float, results), *map(float, root.left)]
+
+
 def compiled_from_code(function: Any) -> Any:
     compiled = gt.jit(function)
 
@@ -133,7 +173,18 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    "program", [of_attributes, of_arguments, of_items, of_methods, of_lists, of_dicts, of_arrays]
+    "program",
+    [
+        of_attributes,
+        of_arguments,
+        of_items,
+        of_methods,
+        of_lists,
+        of_dicts,
+        of_arrays,
+        of_arrays_in_another_branch,
+        of_arrays_before_another_branch,
+    ],
 )
 def test_writes_to_one_object_at_two_places(program: Callable[[Any], list[float]], way: str) -> None:
     np.testing.assert_allclose(program(WAYS[way]), program(lambda f: f))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -232,8 +232,8 @@ class CaptureSet:
     @contextmanager
     def by_value(self) -> Iterator[None]:
         """Take the captures by value from now on, without the specialisations so far; if the trace in this block fails, nothing changes."""
-        before = self.steps, self.inputs, self.generators, self.may_draw, self.tree
-        self.substitutes = False
+        before = self.apart, self.steps, self.inputs, self.generators, self.may_draw, self.tree
+        self.substitutes, self.apart = False, ()
         if self.tree.count:
             self.tree = GuardTree()
         try:
@@ -241,7 +241,7 @@ class CaptureSet:
         except BaseException:
             if before[-1].count:
                 self.substitutes = True
-                self.steps, self.inputs, self.generators, self.may_draw, self.tree = before
+                self.apart, self.steps, self.inputs, self.generators, self.may_draw, self.tree = before
             raise
 
     def release(self) -> None:
@@ -260,6 +260,15 @@ class CaptureSet:
             [objects[number] for number in self.generators],
             objects,
         )
+
+    def part_arrays(self) -> None:
+        """Leave calls that find one array in two places to other sets: their walks have fewer inputs."""
+        arrays = [number for number in self.inputs if isinstance(self.steps[number].expected, tuple)]
+        self.part(arrays)
+
+    def part(self, steps: Iterable[int]) -> None:
+        """Leave calls that find one object under two of these steps, or of those so far, to other sets."""
+        self.apart = tuple(sorted({*self.apart, *steps}))
 
     def _read(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
         """Read what all steps read: in Python, and natively once they have been read a few times since they changed."""

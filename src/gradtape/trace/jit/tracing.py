@@ -60,6 +60,7 @@ from gradtape.trace.jit.lookup import CaptureSet, SignatureTable
 from gradtape.trace.jit.op_by_op import called_on_traced, owned_array
 from gradtape.trace.jit.outcomes import OutcomeFailed
 from gradtape.trace.jit.side_effects import (
+    Outdated,
     SideEffects,
     kept_variables,
     side_effects_of,
@@ -357,7 +358,8 @@ class Tracer:
     ) -> None:
         """Undo what a trace has done, except for variables that a trace which is kept has made; let the checks be those of its captures."""
         call, captures, _, accept = request
-        is_kept = specialisation is not None and (accept is None or accept(specialisation))
+        fits = len(spec.inputs) == len(captures.inputs)
+        is_kept = fits and specialisation is not None and (accept is None or accept(specialisation))
         if is_kept:
             kept = kept_variables(spec)
             spec.undo_writes()
@@ -367,7 +369,10 @@ class Tracer:
             spec.undo()
             if specialisation is not None:
                 specialisation.give_up_draws()
-        if len(spec.inputs) != len(captures.inputs):
+        if not fits:
+            captures.part_arrays()
+            if captures.read(call) is None:
+                raise Outdated
             raise InternalError(f"{self.name}: two walks over the same captures differ")
         if spec.trace.asks_memory and not captures.memories:
             captures.memories = list(_memories(call, spec))
@@ -380,7 +385,7 @@ class Tracer:
             specialisation.initial_captures = spec.contents
             self.varying |= specialisation.effects.counted
             if specialisation.effects.changes:
-                captures.apart = spec.steps_apart(specialisation.effects.to_arrays)
+                captures.part(spec.steps_apart(specialisation.effects.to_arrays))
         if is_kept:
             self.explain.warn_of_effects(spec, states)
 
