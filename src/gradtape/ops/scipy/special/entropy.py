@@ -160,16 +160,27 @@ huber = special(
 pseudo_huber = special(
     "pseudo_huber",
     lambda z, delta, r: _excess(delta, r),
-    lambda z, delta, r: delta * (r / hypot(delta, r)),
+    lambda z, delta, r: delta * (r / _length(delta, r)),
     domain=((0.5, 1.5), (-3.0, 3.0)),
     edges=((1.0, 0.0), (-1.0, 1.0), (nan, 1.0)),
-    slopes=(((1.0, 0.0), (0.0, 0.0)), ((1.0, 1e200), (1e200, 1.0)), ((1e-200, 1.0), (1.0, 1e-200))),
+    slopes=(
+        ((1.0, 0.0), (0.0, 0.0)),
+        ((0.0, 0.0), (0.0, 0.0)),
+        ((1.0, 1e200), (1e200, 1.0)),
+        ((1e-200, 1.0), (1.0, 1e-200)),
+    ),
 )
+
+
+def _length(delta: Value, r: Value) -> Value:
+    """Return the length of both, and 1 where it is 0: products with it are 0 there."""
+    h = hypot(delta, r)
+    return where(equal(h, 0.0), 1.0, h)
 
 
 def _excess(delta: Value, r: Value) -> Value:
     """Return ``(h - delta)**2 / h`` for the length h of both, which squares and subtracts nothing."""
-    h = hypot(delta, r)
+    h = _length(delta, r)
     excess = r * (r / (h + delta))
     return excess * (excess / h)
 

@@ -14,7 +14,7 @@ import numpy as np
 from gradtape.ir.graph import Value
 from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.inverse import log
-from gradtape.ops.core.elementwise.logic import equal, greater, less
+from gradtape.ops.core.elementwise.logic import equal, greater, less, less_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.scipy.special.entropy import xlog1py, xlogy
 from gradtape.ops.scipy.special.exponential import exp1
@@ -31,12 +31,12 @@ def gamma_density(a: Value, x: Value) -> Value:
 
 
 def gamma_in_shape(a: Value, x: Value) -> Value:
-    """Return the derivative of the incomplete gamma function in a; at 0, where the function is 1, it is that from the right."""
+    """Return the derivative of the incomplete gamma function in a; near 0, where the function is 1, it is that from the right."""
     inside = greater(x, 0.0) & less(x, inf)
     x = where(inside, x, 1.0)
-    start = equal(a, 0.0)
+    steep = less_equal(0.0, a) & less(a, STEEP) & less(x, STEEP_UP_TO)
+    start = less_equal(0.0, a) & less(a, 1e-290) & ~steep
     a = where(start, 1.0, a)
-    steep = less(a, STEEP) & less(x, STEEP_UP_TO)
     slope = exp(a * log(x) - x - gammaln(a)) * gamma_tail(where(steep, 1.0, a), x, psi(a))
     slope = where(steep, _gamma_series(where(steep, a, STEEP), where(steep, x, 0.5)), slope)
     return where(inside, where(start, -exp1(x), slope), 0.0)
@@ -109,6 +109,7 @@ gammainc = special(
         ((2.0, inf), (0.0, 0.0)),
         ((1.0, 1.0), (-0.43172971063489896, math.exp(-1.0))),
         ((0.0, 1.0), (-0.21938393439552029, 0.0)),
+        ((1e-310, 1.0), (-0.21938393439552029, 0.0)),
     ),
     dtype_samples="df",
 )
