@@ -36,8 +36,8 @@ from gradtape.trace.random.lanes import Lanes
 MOST_STATES: Final = 2
 """How many numbers of the program describe the state before a comparison, beside its threshold."""
 
-MOST_CONTROLS: Final = 64
-"""How many draws and searches have control variates: more of them would need very many samples."""
+MOST_CONTROLS: Final = 16
+"""How many draws and searches have control variates: least squares with the factors of more would take longer than the samples."""
 
 POWERS: Final = (1, 2, 3)
 """Of what is taken at the outcome of a search."""
