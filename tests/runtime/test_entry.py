@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,17 @@ def test_captured_arrays_come_after_the_arguments_and_stay_alive() -> None:
     gc.collect()
     np.testing.assert_array_equal(first(X), [11.0, 22.0, 33.0])
     np.testing.assert_array_equal(second(X), X)
+
+
+def test_a_result_that_is_returned_twice_lives_as_long_as_either() -> None:
+    function = native(TWICE, Signature((VECTOR,), (VECTOR,), (0, (0, 0))))
+    first, (second, third) = function(X)
+    assert first is second is third
+    alive = weakref.ref(first)
+    del first, second
+    assert alive() is not None
+    del third
+    assert alive() is None
 
 
 def test_bindings_that_do_not_fit_the_signature_are_refused() -> None:
