@@ -34,8 +34,8 @@ smooth function: its second derivative at the kink is right. Kinks that cancel o
 `(np.max(x) - np.min(x)) ** 2`, `(x * np.sign(x)) ** 2` or a sum of `np.outer(np.abs(x), np.abs(x))`, have the second
 derivative of the chain rule, which is 0 there.
 
-Where an argument is infinite, forward mode multiplies the infinity by each tangent, and 0 times infinity is NaN: `gt.jvp` and `gt.jacfwd` of
-`np.linalg.det`, `np.kron` or `np.cumprod` can be NaN where `gt.jacrev` has a number, and the other way around
+Where an argument is infinite, forward mode multiplies the infinity by each tangent, and 0 times infinity is NaN: `gt.jvp` and `gt.jacfwd`
+of `np.linalg.det`, `np.kron` or `np.cumprod` can be NaN where `gt.jacrev` has a number, and the other way around
 ([ADR 176](../adr/0176-products-with-infinities.md)).
 
 Elements that tie share the derivative of NumPy's reductions, such as `np.max`. Python's `max` and `min`, and code such as
