@@ -166,3 +166,10 @@ def test_patience_ends_with_its_block_and_with_errors() -> None:
     assert share_of_interpreter() == 0.0
     with gt.config.override(compile="background"):
         assert share_of_interpreter() == SHARE
+
+
+def test_programs_whose_values_take_much_memory_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale = np.random.default_rng(5).normal()
+    monkeypatch.setattr(program, "MOST_KEPT", 8 * len(X))
+    grad(lambda x: np.sum(np.tanh(x * scale) * x))(X)
+    assert not background._unfinished

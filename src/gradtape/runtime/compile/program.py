@@ -351,6 +351,10 @@ def tape_program(graph: Graph) -> Program:
     return program
 
 
+MOST_KEPT: Final = 1 << 28
+"""Bytes of values up to which a program is interpreted first where calls compile; kernels need a small part of them."""
+
+
 def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None = None) -> Program:
     """Return the program of a graph: from memory, from the disk, or compiled now.
 
@@ -371,10 +375,11 @@ def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None =
     share = share_of_interpreter()
     if share and key not in kernels and ACTIVE.profiler is None and not is_stored(key):
         may_stop = _may_be_interpreted(graph)
-        if may_stop or (share >= 1.0 and _may_run_to_the_end(graph)):
+        is_counted = share >= 1.0 and _size_of_values(graph) <= MOST_KEPT
+        if (may_stop and share < 1.0) or (is_counted and (may_stop or _may_run_to_the_end(graph))):
             build = lambda: kernels.get(key, lambda: _kernel(graph, form, key, shapes))  # noqa: E731
             options = {"expected": SECONDS_PER_NODE * graph_size(graph), "share": share, "may_stop": may_stop}
-            if share >= 1.0:
+            if is_counted:
                 options["per_step"] = _seconds_per_step(graph)
             return Program(graph, compilation_of(key, build, **options))
     made: list[Kernel] = []
@@ -402,9 +407,12 @@ def _may_be_interpreted(graph: Graph) -> bool:
 
 def _seconds_per_step(graph: Graph) -> float:
     """Return what the interpreter is expected to take for a node."""
-    outs = [out for node in graph.nodes for out in node.outs]
-    size = sum(prod(out.shape) * out.dtype.itemsize for out in outs)
-    return 5e-6 + size / max(len(outs), 1) / 1e9
+    return 5e-6 + _size_of_values(graph) / max(len(graph.nodes), 1) / 1e9
+
+
+def _size_of_values(graph: Graph) -> int:
+    """Return how many bytes the interpreter keeps: it drops no value before the end."""
+    return sum(prod(out.shape) * out.dtype.itemsize for node in graph.nodes for out in node.outs)
 
 
 def _may_run_to_the_end(graph: Graph) -> bool:
