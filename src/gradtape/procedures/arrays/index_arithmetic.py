@@ -7,6 +7,7 @@ clamping.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -398,21 +399,39 @@ def _lowest(terms: Polynomial, counts: Counts, order: Mapping[Value, int], depth
 
 def _first(nodes: list[Any], order: Mapping[Value, int]) -> Any:
     """Return the node that comes first in an order which is the same in each process: that of texts."""
-    return nodes[0] if len(nodes) == 1 else min(nodes, key=lambda node: _text(node, order))
+    if len(nodes) == 1:
+        return nodes[0]
+    texts: dict[Any, str] = {}
+    return min(nodes, key=lambda node: _text(node, order, texts))
 
 
-def _text(part: Any, order: Mapping[Value, int]) -> str:
-    """Return a text for an atom, for one of its operands, or for a normal form, without addresses."""
+def _text(part: Any, order: Mapping[Value, int], texts: dict[Any, str]) -> str:
+    """Return a text for an atom, for one of its operands, or for a normal form, without addresses.
+
+    Parts that several others share are written once, and a long text is its digest: the length of texts is not that of paths.
+    """
     if isinstance(part, Value):
         return f"v{order.get(part, -1)}"
+    if part in texts:
+        return texts[part]
     if isinstance(part, frozenset):
-        terms = [[str(factor), *sorted(_text(atom, order) for atom in atoms)] for atoms, factor in part]
-        return str(sorted(terms))
-    if isinstance(part, tuple) and isinstance(part[0], Op):
+        terms = [
+            [str(factor), *sorted(_text(atom, order, texts) for atom in atoms)] for atoms, factor in part
+        ]
+        text = str(sorted(terms))
+    elif isinstance(part, tuple) and isinstance(part[0], Op):
         op, params, operands = part
-        return f"{op.name}{params}{[_text(operand, order) for operand in operands]}"
-    return str(part)
+        text = f"{op.name}{params}{[_text(operand, order, texts) for operand in operands]}"
+    else:
+        text = str(part)
+    if len(text) > LONG_TEXT:
+        text = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    texts[part] = text
+    return text
 
+
+LONG_TEXT: Final = 200
+"""Characters from which on a digest stands for a text."""
 
 AtomBounds: TypeAlias = tuple[list[Polynomial], bool]
 """Bounds of an atom, and whether all of them hold; otherwise the atom is beyond one of them."""
