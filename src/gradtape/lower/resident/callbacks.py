@@ -36,6 +36,12 @@ It returns 0, `INTERRUPTED` if a signal handler has raised an exception, and 1 f
 """
 
 
+@functools.lru_cache(maxsize=1024)
+def _array_type(kind: Any, count: int) -> Any:
+    """Return a type of ctypes, which is made anew, as a cycle of references, where nothing keeps it."""
+    return kind * count
+
+
 class _Operand(NamedTuple):
     """The shape, the dtype and the number of bytes of an operand or a result."""
 
@@ -44,7 +50,7 @@ class _Operand(NamedTuple):
     nbytes: int
 
     def array(self, address: int) -> NDArray:
-        memory = memoryview((ctypes.c_char * self.nbytes).from_address(address)).cast("B")
+        memory = memoryview(_array_type(ctypes.c_char, self.nbytes).from_address(address)).cast("B")
         return np.ndarray(self.shape, self.dtype, memory)
 
 
@@ -114,7 +120,7 @@ def _read(call: bytes) -> tuple[dict[str, Any], list[_Operand], list[_Operand]]:
 def _run(call: bytes, table: int) -> int:
     try:
         params, inputs, outs = _read(call)
-        addresses = (ctypes.c_void_p * (len(inputs) + len(outs))).from_address(table)
+        addresses = _array_type(ctypes.c_void_p, len(inputs) + len(outs)).from_address(table)
         arrays = [
             operand.array(addresses[k] or 0) if operand.nbytes else np.empty(operand.shape, operand.dtype)
             for k, operand in enumerate(inputs)
