@@ -304,6 +304,19 @@ def test_a_ladder_in_bands(method: str, sparse: bool) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_an_end_that_is_nan_gives_nan(method: str) -> None:
+    def end(time: Any) -> Any:
+        return gt.scipy.solve_ivp(lambda t, y: -y, (0.0, time), [1.0], method, mass_matrix=np.eye(1)).y[0, -1]
+
+    assert np.isnan(gt.value_and_grad(end)(np.nan)).all()
+    with gt.GradientTape() as tape:
+        time = tape.watch(np.array(np.nan))
+        value = end(time)
+    assert np.isnan(value)
+    assert np.isnan(tape.gradient(value, time).numpy())
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_a_mass_matrix_in_bands(method: str) -> None:
     """Finite elements for the heat equation: M is tridiagonal and regular. The first mode decays as the discrete eigenvalue says."""
     n, h = 19, 1 / 20

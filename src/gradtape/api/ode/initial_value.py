@@ -377,22 +377,18 @@ class _LostTimeError(Exception):
 def _steps(call: SolverCall) -> Any:
     """Return what SciPy returns: it runs with numbers while the tape pauses."""
     given = {**call.given, **call.given.get("options", {}), "dense_output": False}
-    fun = given["fun"]
-
-    def timed(t: Any, *rest: Any) -> Any:
-        if np.isnan(t):
-            raise _LostTimeError
-        return fun(t, *rest)
-
+    ends = np.array([known_numbers(stop_gradient(end), "t_span") for end in given["t_span"]], float)
     try:
-        return _paused_steps(call, given | {"fun": timed})
+        if np.isnan(ends).any():
+            raise _LostTimeError
+        return _paused_steps(call, given)
     except _LostTimeError:
         events = given["events"]
         count = 0 if events is None else len(as_events(events, ()))
         return result_of(
             {"nfev": 0, "njev": 0, "nlu": 0, "status": -1, "success": False},
             message="A time, a tolerance or the right-hand side is NaN.",
-            t=np.array([known_numbers(stop_gradient(end), "t_span") for end in given["t_span"]], float),
+            t=ends,
             t_events=[np.zeros(0)] * count,
         )
 
@@ -406,7 +402,14 @@ def _paused_steps(call: SolverCall, given: dict[str, Any]) -> Any:
             return solve_by_own_steps(**_reading_numbers(own), **numbers)
 
         return paused(call.name, solve, (), given, call.values)
-    return paused(call.name, call.plain, (), given, call.values)
+    fun = given["fun"]
+
+    def timed(t: Any, *rest: Any) -> Any:
+        if np.isnan(t):
+            raise _LostTimeError
+        return fun(t, *rest)
+
+    return paused(call.name, call.plain, (), given | {"fun": timed}, call.values)
 
 
 def _reading_numbers(functions: Any) -> Any:
