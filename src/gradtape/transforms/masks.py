@@ -259,12 +259,13 @@ def _on_values(node: Node, parts: Sequence[Tangent | None]) -> Node:
 def pushed_linear(node: Node, parts: Sequence[Tangent | None]) -> tuple[Tangent | None, ...]:
     """Return the tangents of the outputs of a node that is linear in the operands for which `parts` has tangents.
 
-    The operands are the values of these tangents. Other operands are constants, among them zeros, which are zero by selection.
+    The operands are the values of these tangents. Other operands are constants. Among terms, those are zeros, which are zero by selection,
+    or were computed from a tangent that is a number: what is linear has no other constant terms.
     """
     op = node.op
     if len(node.outs) == 1:
         if isinstance(op, Elementwise):
-            return (_pushed_row(node, op, parts),)
+            return (_pushed_row(node, op, _with_numbers(node, op.additive, parts)),)
         first = parts[0]
         if isinstance(op, IndexMap) and first is not None:
             mask = _moved(node, first.mask)
@@ -292,6 +293,16 @@ def pushed_linear(node: Node, parts: Sequence[Tangent | None]) -> tuple[Tangent 
                 mask = _spread(emit(reduce_any, [mask], axes=rows), mask.shape, rows)
                 return (Tangent(_on_applied(node, parts)[0], mask),)
     return tuple(map(Tangent, _on_applied(node, parts)))
+
+
+def _with_numbers(
+    node: Node, terms: Sequence[int], parts: Sequence[Tangent | None]
+) -> Sequence[Tangent | None]:
+    """Return the tangents of the operands, with those that were computed from numbers."""
+    return [
+        Tangent(x) if part is None and place in terms and not is_zero(x) else part
+        for place, (x, part) in enumerate(zip(node.inputs, parts, strict=True))
+    ]
 
 
 def _on_applied(node: Node, parts: Sequence[Tangent | None]) -> Sequence[Value]:
@@ -347,9 +358,9 @@ def _moved(node: Node, mask: Value | None) -> Value | None:
 
 def _written(operand: Value, part: Tangent | None) -> Value | None:
     """Return the mask of an operand of a node that puts arrays together; None where nothing is zero by selection."""
-    if part is None or is_zero(part.value):
+    if is_zero(operand if part is None else part.value):
         return literal(False)
-    return part.mask
+    return None if part is None else part.mask
 
 
 def _combined(node: Node, masks: Sequence[Value | None]) -> Value:

@@ -942,3 +942,29 @@ def test_second_derivatives_of_rules_in_loops(make, loops):
     with gt.config.override(loops=loops):
         for derive in (gt.hessian, lambda f: gt.jacfwd(gt.grad(f)), lambda f: gt.jacrev(gt.grad(f))):
             np.testing.assert_allclose(derive(fourth_powers)(x), np.diag(12.0 * x**2))
+
+
+def test_terms_of_a_rule_that_are_computed_from_a_tangent_that_is_a_number():
+    """The term ``tp * 2.0`` is a number where the tangent is 1: its elements are not zero by selection."""
+    free = np.array([True, False])
+
+    @gt.custom_jvp
+    def combined(p, v):
+        return p * np.array([2.0, 0.0]) + v
+
+    @combined.defjvp
+    def rule(primals, tangents):
+        (p, v), (tp, tv) = primals, tangents
+        change = np.where(free, tp * 2.0, 0.0) + np.where(free, 0.0, tv)
+        return combined(p, v), change * np.where(np.isnan(v), np.nan, 1.0)
+
+    def function(p):
+        return np.sqrt(combined(p, np.where(free, 0.0, 3.0 * p)) + 1.0)
+
+    expected = [1.0, 1.5] / np.sqrt([2.4, 3.1])
+    np.testing.assert_allclose(gt.jvp(function, (0.7,), (1.0,))[1], expected)
+    np.testing.assert_allclose(gt.jacobian(function)(0.7), expected)
+    np.testing.assert_allclose(
+        gt.jit(lambda p, t: gt.jvp(function, (p,), (t,))[1])(0.7, np.float64(1.0)), expected
+    )
+    np.testing.assert_allclose([gt.grad(lambda p, k=k: function(p)[k])(0.7) for k in range(2)], expected)
