@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -26,12 +27,12 @@ X = np.linspace(0.1, 1.0, 7)
 
 @pytest.fixture(autouse=True)
 def never(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let nothing be compiled before a test asks for it."""
+    """Let nothing be compiled before a test asks for it, and leave aside what other tests of the process have not compiled."""
     kernels.clear()
+    monkeypatch.setattr(background, "_unfinished", WeakValueDictionary())
     monkeypatch.setattr(program, "SECONDS_PER_NODE", 1e9)
     with gt.config.override(disk_cache=False):
         yield
-    background._unfinished.clear()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import optree
@@ -42,6 +43,12 @@ class Gate:
         """Let the threads compile, and wait until they have."""
         self._open.set()
         background.finish_all()
+
+
+@pytest.fixture(autouse=True)
+def others_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave aside what other tests of the process have not compiled."""
+    monkeypatch.setattr(background, "_unfinished", WeakValueDictionary())
 
 
 @pytest.fixture
