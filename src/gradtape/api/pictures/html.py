@@ -77,7 +77,7 @@ def _trace(specialisation: Specialisation, newest: bool) -> str:
         "compiled": f"compiled in {kernel.seconds * 1e3:.0f} ms",
         "disk": f"from the disk cache in {kernel.seconds * 1e3:.0f} ms",
         "interpreter": f"on the interpreter: {kernel.reason}",
-        "background": "on the interpreter until a thread has compiled it",
+        "background": "on the interpreter until it is compiled",
     }[kernel.origin]
     guards = "".join(
         f"<div style='opacity:.75'>while the value at {html.escape(short_place(guard.site))} is {guard.expected}</div>"

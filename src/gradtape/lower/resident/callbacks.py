@@ -32,7 +32,8 @@ from gradtape.transforms.procedures.ops import ProcedureOp
 CALL_PYTHON: Final = "gradtape.call_python"
 """The symbol of the routine ``int32_t (const char *call, void **operands)``.
 
-It returns 0, `INTERRUPTED` if a signal handler has raised an exception, and 1 for other errors.
+It returns 0; 1 for an error, which the interpreter raises again; and `INTERRUPTED` for what a signal handler has raised, and for exceptions
+that are no `Exception`.
 """
 
 

@@ -397,6 +397,10 @@ def _lowest(terms: Polynomial, counts: Counts, order: Mapping[Value, int], depth
     return min(numbers) if numbers and len(numbers) == len(results) else None
 
 
+LONG_TEXT: Final = 200
+"""Characters from which on a digest stands for a text."""
+
+
 def _first(nodes: list[Any], order: Mapping[Value, int]) -> Any:
     """Return the node that comes first in an order which is the same in each process: that of texts."""
     if len(nodes) == 1:
@@ -429,9 +433,6 @@ def _text(part: Any, order: Mapping[Value, int], texts: dict[Any, str]) -> str:
     texts[part] = text
     return text
 
-
-LONG_TEXT: Final = 200
-"""Characters from which on a digest stands for a text."""
 
 AtomBounds: TypeAlias = tuple[list[Polynomial], bool]
 """Bounds of an atom, and whether all of them hold; otherwise the atom is beyond one of them."""

@@ -374,14 +374,22 @@ def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None =
     key = f"{print_}:{form}:{config.precise_math}:{config.compiler}:{shapes}"
     share = share_of_interpreter()
     if share and key not in kernels and ACTIVE.profiler is None and not is_stored(key):
-        may_stop = _may_be_interpreted(graph)
-        is_counted = share >= 1.0 and _size_of_values(graph) <= MOST_KEPT
-        if (may_stop and share < 1.0) or (is_counted and (may_stop or _may_run_to_the_end(graph))):
-            build = lambda: kernels.get(key, lambda: _kernel(graph, form, key, shapes))  # noqa: E731
-            options = {"expected": SECONDS_PER_NODE * graph_size(graph), "share": share, "may_stop": may_stop}
-            if is_counted:
-                options["per_step"] = _seconds_per_step(graph)
-            return Program(graph, compilation_of(key, build, **options))
+        is_counted, may_stop = share >= 1.0, _may_be_interpreted(graph)
+        may_run = may_stop or (is_counted and _may_run_to_the_end(graph))
+        if may_run and not (is_counted and _size_of_values(graph) > MOST_KEPT):
+
+            def build() -> Kernel:
+                return kernels.get(key, lambda: _kernel(graph, form, key, shapes))
+
+            compilation = compilation_of(
+                key,
+                build,
+                expected=SECONDS_PER_NODE * graph_size(graph),
+                share=share,
+                may_stop=may_stop,
+                per_step=_seconds_per_step(graph) if is_counted else 0.0,
+            )
+            return Program(graph, compilation)
     made: list[Kernel] = []
 
     def make() -> Kernel:
@@ -434,7 +442,7 @@ def record_program(graph: Graph) -> Program:
 
 
 _IN_THE_MAKING: Final = Kernel(
-    None, None, 0, "background", 0.0, (), "is compiled by a thread if it is called often", keys=()
+    None, None, 0, "background", 0.0, (), "is compiled if it is called often", keys=()
 )
 
 

@@ -19,7 +19,7 @@ _MOST_EVENTS: Final = 1000
 """The number of events that a call site keeps."""
 
 _ORIGINS: Final = {
-    "background": "a thread compiles it if it is called often, and the NumPy interpreter answers until then",
+    "background": "compiled if it is called often, and the NumPy interpreter answers until then",
     "compiled": "compiled by LLVM",
     "disk": "loaded from the disk cache",
     "interpreter": "not compiled, the NumPy interpreter runs it: {}",
