@@ -99,9 +99,9 @@ class VaryingCall:
 
     def extents(self, traced: TracedCall) -> list[tuple[int | Dim, ...]]:
         """Return the shapes of the parameters."""
-        given = CallArguments(self.specs, {}, self.function.site.static)
+        arguments = CallArguments(self.specs, {}, self.function.site.static)
         values = traced.specialisation.graph.inputs
-        leaves = zip(traced.call.select(given.leaves), values, strict=False)
+        leaves = zip(traced.call.select(arguments.leaves), values, strict=False)
         return [leaf.shape if isinstance(leaf, Spec) else value.shape for leaf, value in leaves]
 
     def cells(
@@ -111,14 +111,14 @@ class VaryingCall:
 
         def traced_sample(point: Point) -> Sample:
             traced = self.at(point)
-            made = sample(traced)
+            result = sample(traced)
             arrays = [*traced.hidden, *[value.data for value in traced.specialisation.graph.constants()]]
-            made.questions = self.questions
-            made.extents = {extent for array in traced.hidden for extent in array.shape}
-            made.form = (made.form, self.questions.form())
+            result.questions = self.questions
+            result.extents = {extent for array in traced.hidden for extent in array.shape}
+            result.form = (result.form, self.questions.form())
             sizes = [array.size for array in arrays if array is not None]
-            made.made = max([self.questions.largest, *sizes])
-            return made
+            result.made = max([self.questions.largest, *sizes])
+            return result
 
         def at(point: Point) -> Sample:
             return attempted(lambda: traced_sample(point))
@@ -130,18 +130,18 @@ class VaryingCall:
 
     def _check_numbers(self, partition: Partition[Any]) -> None:
         """Raise an error where Python needs the number of a length that differs from point to point, as loops over elements do."""
-        found: list[Questions] = []
+        questions: list[Questions] = []
         for point in partition.long_points():
             with suppress(GradtapeError, ValueError, IndexError, ArithmeticError):  # a message comes later
                 self.at(point)
-            found.append(self.questions)
-            partition.check_numbers(found)
+            questions.append(self.questions)
+            partition.check_numbers(questions)
 
     def _check_types(self, point: Point) -> None:
         """Raise an error where lengths that are no integers of Python's make another program than integers do."""
         try:
-            asked, plain = (closed_graph(self.at(point, plain=one)) for one in (False, True))
-            if fingerprint(asked) == fingerprint(plain) or _is_same_function(asked, plain):
+            with_lengths, plain = (closed_graph(self.at(point, plain=is_plain)) for is_plain in (False, True))
+            if fingerprint(with_lengths) == fingerprint(plain) or _is_same_function(with_lengths, plain):
                 return
         except (GradtapeError, ValueError, IndexError, ArithmeticError):
             return  # a message about these lengths comes later
@@ -272,14 +272,17 @@ def pieces_of(call: VaryingCall, sample: Callable[[TracedCall], Sample], languag
 
 
 def check_shapes(
-    call: VaryingCall, found: Iterable[tuple[Point, Any]], generic: Cell, expected: Callable[[Point], Any]
+    call: VaryingCall,
+    shapes_of_points: Iterable[tuple[Point, Any]],
+    generic: Cell,
+    expected: Callable[[Point], Any],
 ) -> None:
     """Raise an error where a result has a shape that is not the formula of the long lengths."""
-    for point, shapes in found:
-        wanted = expected(tuple([point[k] for k in generic.free]))
-        if wanted != shapes:
+    for point, shapes in shapes_of_points:
+        expected_shapes = expected(tuple([point[k] for k in generic.free]))
+        if expected_shapes != shapes:
             raise ArgumentError(
-                f"export: {call.name} returns other shapes for {call.named(point)}: {shapes} in place of {wanted}",
+                f"export: {call.name} returns other shapes for {call.named(point)}: {shapes} in place of {expected_shapes}",
                 where=user_site(),
                 why="axes of length 1 are dropped or stretched, or the lengths are special in another way",
                 remedy=f'leave them out: gt.Dim("{call.dims[0].name}", min=2)',
@@ -296,11 +299,11 @@ def _piece(call: VaryingCall, cell: Cell, language: Language) -> Piece | None:
     needing: set[str] = set()
     for part, text in first.parts.items():
         columns = list(zip(*[program.parts[part].numbers for program in programs], strict=True))
-        made = filled(text.form, columns, fitter, names, language)
-        if made is None:
+        filled_text = filled(text.form, columns, fitter, names, language)
+        if filled_text is None:
             return None
-        texts[part] = made
-        if any(re.search(rf"\b{name}\b", made) for name in names):
+        texts[part] = filled_text
+        if any(re.search(rf"\b{name}\b", filled_text) for name in names):
             needing.add(part)
     texts = passing_lengths(texts, needing, names, language)
     workspace = fitter.fit([program.workspace for program in programs])
@@ -333,16 +336,16 @@ def _inner_name(name: str) -> str:
 
 def _conditions(cell: Cell, names: Sequence[str], dims: Sequence[Dim]) -> list[str]:
     """Return the comparisons that lengths within the bounds pass if they are in a cell."""
-    found = []
+    conditions = []
     for name, (low, high), dim in zip(names, cell.ranges, dims, strict=True):
         if low == high:
-            found.append(f"{name} == {low}")
+            conditions.append(f"{name} == {low}")
             continue
         if low > dim.min:
-            found.append(f"{name} >= {low}")
+            conditions.append(f"{name} >= {low}")
         if high is not None and high != dim.max:
-            found.append(f"{name} <= {high}")
-    return found
+            conditions.append(f"{name} <= {high}")
+    return conditions
 
 
 # C
@@ -353,9 +356,12 @@ def varying_c_files(call: VaryingCall, name: str, header: str, blas: bool, title
 
     def sample(traced: TracedCall) -> Sample:
         graph = closed_graph(traced)
-        places = [*parameter_places(traced), *result_places(traced)]
+        names_of_operands = [*parameter_places(traced), *result_places(traced)]
         values = [*graph.inputs[: len(graph.inputs) - len(traced.hidden)], *graph.outputs]
-        operands = [Operand(*facts) for facts in zip(_names(call, places), places, values, strict=True)]
+        operands = [
+            Operand(*facts)
+            for facts in zip(_names(call, names_of_operands), names_of_operands, values, strict=True)
+        ]
         count = len(operands) - len(graph.outputs)
         function = CFunction(
             CELL, "", graph, tuple(operands[:count]), tuple(operands[count:]), tuple(traced.hidden)
@@ -367,7 +373,7 @@ def varying_c_files(call: VaryingCall, name: str, header: str, blas: bool, title
         parts = {key: parsed(text) for key, text in module.parts.items() if key != text}
         helpers = [text for key, text in module.parts.items() if key == text]
         shapes = [value.shape for value in graph.outputs]
-        names = [one.name for one in operands[count:]]
+        names = [operand.name for operand in operands[count:]]
         return Program(parts, helpers, shapes, names, traced, workspace, module.libraries).sample()
 
     pieces = pieces_of(call, sample, "c")
@@ -375,7 +381,7 @@ def varying_c_files(call: VaryingCall, name: str, header: str, blas: bool, title
     traced = generic.program.traced
     graph = closed_graph(traced)
     lengths = c_names([dim.name for dim in call.dims])
-    places = [*parameter_places(traced), *result_places(traced)]
+    names_of_operands = [*parameter_places(traced), *result_places(traced)]
     values = [*graph.inputs[: len(graph.inputs) - len(traced.hidden)], *graph.outputs]
     shapes: list[tuple[str, ...]] = [
         tuple([lengths[call.dims.index(e)] if isinstance(e, Dim) else str(e) for e in shape])
@@ -383,9 +389,12 @@ def varying_c_files(call: VaryingCall, name: str, header: str, blas: bool, title
     ]
     free = [lengths[k] for k in generic.cell.free]
     shapes += [tuple([extent.text(free) for extent in shape]) for shape in generic.shapes]
-    operands = [Operand(*facts) for facts in zip(_names(call, places), places, values, shapes, strict=True)]
+    operands = [
+        Operand(*facts)
+        for facts in zip(_names(call, names_of_operands), names_of_operands, values, shapes, strict=True)
+    ]
     count = len(operands) - len(graph.outputs)
-    said = [f"a length, {_bounds(dim)}" for dim in call.dims]
+    descriptions = [f"a length, {_bounds(dim)}" for dim in call.dims]
     function = CFunction(
         name,
         title,
@@ -393,7 +402,7 @@ def varying_c_files(call: VaryingCall, name: str, header: str, blas: bool, title
         tuple(operands[:count]),
         tuple(operands[count:]),
         (),
-        tuple(zip(lengths, said, strict=True)),
+        tuple(zip(lengths, descriptions, strict=True)),
     )
     parts: dict[str, str] = {}
     for piece in pieces:
@@ -407,9 +416,9 @@ def varying_c_files(call: VaryingCall, name: str, header: str, blas: bool, title
     return CFiles(source, header_text(function, None, libraries), 0, libraries)
 
 
-def _names(call: VaryingCall, places: Sequence[str]) -> list[str]:
+def _names(call: VaryingCall, names: Sequence[str]) -> list[str]:
     """Return the names of parameters and results in C, after those of the lengths."""
-    return c_names([*[dim.name for dim in call.dims], *places])[len(call.dims) :]
+    return c_names([*[dim.name for dim in call.dims], *names])[len(call.dims) :]
 
 
 def _bounds(dim: Dim) -> str:
@@ -446,12 +455,12 @@ def _c_workspace(
 
 
 def _c_entry(call: VaryingCall, function: CFunction, pieces: Sequence[Piece], names: Sequence[str]) -> str:
-    operands = [*[one.name for one in (*function.parameters, *function.results)], "workspace"]
+    operands = [*[operand.name for operand in (*function.parameters, *function.results)], "workspace"]
 
     def result(piece: Piece) -> str:
         cell = next(key for key in piece.parts if re.fullmatch(rf"{CELL}\d+", key))
-        given = [names[k] for k in piece.cell.free] if piece.needs_lengths else []
-        return f"{cell.replace(CELL, f'{function.name}_')}({', '.join([*given, *operands])})"
+        lengths = [names[k] for k in piece.cell.free] if piece.needs_lengths else []
+        return f"{cell.replace(CELL, f'{function.name}_')}({', '.join([*lengths, *operands])})"
 
     lines = _c_branches(call, pieces, names, result)
     return "\n".join([function.prototype(), "{", *lines, "}"])
@@ -490,12 +499,12 @@ def varying_numba_module(call: VaryingCall, name: str) -> str:
                 )
     names = [_inner_name(dim.name) for dim in call.dims]
     lines = [f"{DECORATOR}", f"def {name}({', '.join(parameters)}):"]
-    seen: set[str] = set()
+    bound_lengths: set[str] = set()
     for parameter, shape in zip(parameters, call.extents(traced), strict=True):
         for axis, extent in enumerate(shape):
             length = names[call.dims.index(extent)] if isinstance(extent, Dim) else str(extent)
-            if isinstance(extent, Dim) and length not in seen:
-                seen.add(length)
+            if isinstance(extent, Dim) and length not in bound_lengths:
+                bound_lengths.add(length)
                 lines.append(f"    {length} = {parameter}.shape[{axis}]")
                 continue
             listed = ", ".join([e.name if isinstance(e, Dim) else str(e) for e in shape])
@@ -508,8 +517,8 @@ def varying_numba_module(call: VaryingCall, name: str) -> str:
     for piece in pieces:
         tests = _conditions(piece.cell, names, call.dims)
         cell = next(key for key in piece.parts if re.fullmatch(rf"{CELL}\d+", key)).replace(CELL, f"{name}_")
-        given = [names[k] for k in piece.cell.free] if piece.needs_lengths else []
-        returned = f"return {cell}({', '.join([*given, *parameters])})"
+        lengths = [names[k] for k in piece.cell.free] if piece.needs_lengths else []
+        returned = f"return {cell}({', '.join([*lengths, *parameters])})"
         lines += [f"    if {' and '.join(tests)}:", f"        {returned}"] if tests else [f"    {returned}"]
     if _conditions(pieces[-1].cell, names, call.dims):
         lines.append('    raise ValueError("the function does not take these lengths")')

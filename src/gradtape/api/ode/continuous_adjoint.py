@@ -71,7 +71,7 @@ def solved_at(problem: Problem, make: Callable[[], Method], times: Any) -> tuple
     y : array of shape (m, n)
     has_come : bool
     """
-    is_real = all(np.result_type(one).kind == "f" for one in (problem.y0, times))
+    is_real = all(np.result_type(array).kind == "f" for array in (problem.y0, times))
     method = make()
     # Series need analytic right-hand sides, and the solution in a window is analytic in pieces only.
     has_adjoint = problem.mass is None and not isinstance(method, TaylorMethod)
@@ -81,8 +81,8 @@ def solved_at(problem: Problem, make: Callable[[], Method], times: Any) -> tuple
     closed = ClosedFunction(problem.fun, like, "the right-hand side of a differential equation")
     arrays = {name: getattr(problem, name) for name in _ARRAYS if getattr(problem, name) is not None}
     statement = Statement(closed.apply, tuple(arrays), problem.jac_sparsity, make, problem.caller)
-    given = [Array(as_value(unwrap(one)) * 1.0) for one in (times, *arrays.values())]
-    operands = Operands((*given, *map(Array, closed.captured)))
+    inputs = [Array(as_value(unwrap(array)) * 1.0) for array in (times, *arrays.values())]
+    operands = Operands((*inputs, *map(Array, closed.captured)))
     come: list[Any] = []
 
     def solve(*values: Any) -> Any:
@@ -127,14 +127,14 @@ class Statement(NamedTuple):
     def problem(self, values: Sequence[Any]) -> Problem:
         """Return the problem."""
         parameters = self.parameters(values)
-        own = dict(zip(self.fields, values[1:], strict=False))
-        steering = {name: stop_gradient(own[name]) for name in ("rtol", "atol", "max_step")}
-        first = stop_gradient(own["first_step"]) if "first_step" in own else None
+        fields = dict(zip(self.fields, values[1:], strict=False))
+        steering = {name: stop_gradient(fields[name]) for name in ("rtol", "atol", "max_step")}
+        first = stop_gradient(fields["first_step"]) if "first_step" in fields else None
         return Problem(
             lambda t, y: self.fun(t, y, *parameters),
-            own["t0"],
-            own["t_bound"],
-            own["y0"],
+            fields["t0"],
+            fields["t_bound"],
+            fields["y0"],
             steering["rtol"],
             steering["atol"],
             steering["max_step"],
@@ -156,10 +156,10 @@ class _ByFunction(BothModes):
         self._function = function
 
     def _moving(self, values: Sequence[Any], free: Sequence[int]) -> Function:
-        def moved(*given: Any) -> Any:
+        def moved(*arguments: Any) -> Any:
             every = list(values)
-            for position, one in zip(free, given, strict=True):
-                every[position] = one
+            for position, argument in zip(free, arguments, strict=True):
+                every[position] = argument
             return self._function(*every)
 
         return moved
@@ -174,11 +174,11 @@ class _ByFunction(BothModes):
         return [unwrap(one) for one in (pushed if isinstance(pushed, tuple) else (pushed,))]
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Value | None], is_needed: Sequence[bool]
     ) -> Sequence[Value | None]:
         values = [Array(value) for value in visible_inputs(node)]
         free = [
-            position for position, flag in enumerate(wanted) if flag and is_inexact(values[position].dtype)
+            position for position, flag in enumerate(is_needed) if flag and is_inexact(values[position].dtype)
         ]
         seeds = tuple(
             np.zeros(out.shape) if cotangent is None else Array(cotangent)
@@ -197,7 +197,7 @@ class _ContinuousAdjoint(_ByFunction):
         self._statement = statement
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Value | None], is_needed: Sequence[bool]
     ) -> Sequence[Value | None]:
         statement = self._statement
         values = [Array(value) for value in visible_inputs(node)]
@@ -206,7 +206,7 @@ class _ContinuousAdjoint(_ByFunction):
         first = 1 + len(statement.fields)
         free = [
             position
-            for position, flag in enumerate(wanted)
+            for position, flag in enumerate(is_needed)
             if flag
             and is_inexact(values[position].dtype)
             and (position >= first or position in (0, positions["t0"], positions["y0"]))
@@ -214,26 +214,31 @@ class _ContinuousAdjoint(_ByFunction):
         if upstream is None or not free:
             return [None] * len(values)
 
-        def by_steps(*given: Any) -> Any:
-            *inputs, seed = given
+        def by_steps(*arguments: Any) -> Any:
+            *inputs, seed = arguments
             _, pullback = vjp(self._moving(inputs, free), *[inputs[position] for position in free])
             return tuple(pullback(seed))
 
         operands = Operands((*values, Array(upstream)))
         moving = [position - first for position in free if position >= first]
 
-        def by_equation(*given: Any) -> Any:
-            *inputs, seed = map(stop_gradient, given)
+        def by_equation(*arguments: Any) -> Any:
+            *inputs, seed = map(stop_gradient, arguments)
             y = stop_gradient(Array(node.outs[0]))
-            found = _Sweep(statement, inputs, moving).gradients(y, seed)
-            known = dict(zip((0, positions["t0"], positions["y0"]), found[:3], strict=True))
-            known |= {position + first: one for position, one in zip(moving, found[3], strict=True)}
-            return tuple([np.reshape(known[position], np.shape(values[position])) for position in free])
+            gradients = _Sweep(statement, inputs, moving).gradients(y, seed)
+            by_position = dict(zip((0, positions["t0"], positions["y0"]), gradients[:3], strict=True))
+            by_position |= {
+                position + first: gradient for position, gradient in zip(moving, gradients[3], strict=True)
+            }
+            return tuple([np.reshape(by_position[position], np.shape(values[position])) for position in free])
 
         rule = _ByFunction(f"the adjoint of {statement.caller}", operands, by_steps)
         pulled = attached(operands.run(by_equation, {}), operands, (), rule)
-        whole = dict(zip(free, pulled, strict=True))
-        return [unwrap(whole[position]) if position in whole else None for position in range(len(values))]
+        by_position = dict(zip(free, pulled, strict=True))
+        return [
+            unwrap(by_position[position]) if position in by_position else None
+            for position in range(len(values))
+        ]
 
 
 class _Window(NamedTuple):
@@ -312,38 +317,38 @@ class _Sweep:
         items = (lefts, times, left_states, upstream, is_known)
         (a, *sums), _ = scan(between, start, items, reverse=True)
         by_start = -np.sum(a * problem.fun(problem.t0, problem.y0))
-        return by_times + unknown, by_start + unknown, a + unknown, [one + unknown for one in sums]
+        return by_times + unknown, by_start + unknown, a + unknown, [integral + unknown for integral in sums]
 
     def _between(self, left: Any, right: Any, y: Any, a: Any, sums: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the adjoint at the left end of an interval, and the integrals for parameters, from those at the right end."""
         direction = self._problem.direction
         begin = self._problem._replace(t0=left, t_bound=right, y0=y)
         size = first_step_size(begin, self._problem.fun(left, y), 4)
-        one = np.where(left == left, 1, 1)
+        unit = np.where(left == left, 1, 1)
         starts = _Restarts(
             np.zeros(RESTARTS) + left,
             np.zeros((RESTARTS, np.size(y))) + y,
             np.zeros(RESTARTS) + size,
-            one,
-            one,
+            unit,
+            unit,
         )
 
-        def goes_on(end: Any, *rest: Any) -> Any:
+        def goes_on(end: Any, *carry: Any) -> Any:
             return direction * (end - left) > 0
 
         def window(end: Any, is_first: Any, a: Any, sums: Any, starts: Any) -> Any:
-            found, starts, method, problem = self._run(end, _Restarts(*starts), is_first)
-            length = np.shape(found.kept[0])[0]
-            oldest = np.maximum(found.count - length, 0) % length
-            names = type(found.state)._fields
-            times = found.kept[[name for name in names if name in method.dense].index("t_old")]
-            first = np.where(found.count > 0, times[oldest], left)
-            a = np.where((found.count > 0) & ~found.state.has_failed, a, np.nan)
-            dense = _Dense(method, problem, found, direction)
+            steps, starts, method, problem = self._run(end, _Restarts(*starts), is_first)
+            length = np.shape(steps.kept[0])[0]
+            oldest = np.maximum(steps.count - length, 0) % length
+            names = type(steps.state)._fields
+            times = steps.kept[[name for name in names if name in method.dense].index("t_old")]
+            first = np.where(steps.count > 0, times[oldest], left)
+            a = np.where((steps.count > 0) & ~steps.state.has_failed, a, np.nan)
+            dense = _Dense(method, problem, steps, direction)
             a, sums = self._adjoint(dense, end, first, a, sums)
             return first, is_first & False, a, sums, tuple(starts)
 
-        carry = right, one == 1, a, sums, tuple(starts)
+        carry = right, unit == 1, a, sums, tuple(starts)
         _, _, a, sums, _ = while_loop(goes_on, window, carry)
         return (a, *sums)
 
@@ -361,10 +366,10 @@ class _Sweep:
         fields = [name for name in kind._fields if name in method.dense]
         sample = [getattr(state, name) for name in fields]
         low, high = WINDOW_STEPS
-        length = min(max(WINDOW_BYTES // (8 * sum(np.size(one) for one in sample)), low), high)
-        kept = tuple([np.zeros((length, *np.shape(one))) for one in sample])
+        length = min(max(WINDOW_BYTES // (8 * sum(np.size(field) for field in sample)), low), high)
+        kept = tuple([np.zeros((length, *np.shape(field))) for field in sample])
 
-        def goes_on(state: Any, *rest: Any) -> Any:
+        def goes_on(state: Any, *carry: Any) -> Any:
             now = kind(*state)
             return (direction * (end - now.t) > 0) & ~now.has_failed
 
@@ -398,18 +403,22 @@ class _Sweep:
         def by_parameters(t: Any, a: Any) -> Any:
             y = dense(t)
 
-            def of_moving(*given: Any) -> Any:
+            def of_moving(*arguments: Any) -> Any:
                 every = list(parameters)
-                for position, one in zip(moving, given, strict=True):
-                    every[position] = one
+                for position, argument in zip(moving, arguments, strict=True):
+                    every[position] = argument
                 return statement.fun(t, y, *every)
 
             _, pullback = vjp(of_moving, *[parameters[position] for position in moving])
             return tuple(pullback(a))
 
-        own = self._problem
-        sparsity = None if own.jac_sparsity is None else np.transpose(own.jac_sparsity)
-        problem = Problem(fun, begin, end, a, own.rtol, self._atol, own.max_step, None, sparsity)
+        forward_problem = self._problem
+        sparsity = (
+            None if forward_problem.jac_sparsity is None else np.transpose(forward_problem.jac_sparsity)
+        )
+        problem = Problem(
+            fun, begin, end, a, forward_problem.rtol, self._atol, forward_problem.max_step, None, sparsity
+        )
         method: Any = statement.make()
         start = method.start(problem, problem.initial_rate())
         kind = type(start)
@@ -454,14 +463,14 @@ class _Dense:
         self._fields = [name for name in type(window.state)._fields if name in method.dense]
 
     def __call__(self, t: Any) -> Any:
-        kept, count = self._window.kept, self._window.count
-        length = np.shape(kept[0])[0]
-        starts = kept[self._fields.index("t_old")]
+        rings, count = self._window.kept, self._window.count
+        length = np.shape(rings[0])[0]
+        starts = rings[self._fields.index("t_old")]
         # The steps are in the order of their times, but for where the ring begins.
         is_before = (np.arange(length) < count) & (self._direction * (t - starts) >= 0)
         first = np.maximum(count - length, 0)
         position = (first + np.maximum(np.sum(is_before) - 1, 0)) % length
-        fields = {name: ring[position] for name, ring in zip(self._fields, kept, strict=True)}
+        fields = {name: ring[position] for name, ring in zip(self._fields, rings, strict=True)}
         return self._method.interpolate(self._problem, self._window.state._replace(**fields), t)
 
 

@@ -100,12 +100,12 @@ class _Effects:
         )
 
 
-def _effects(statement: Statement, found: LiveIns) -> _Effects:
-    read = {register.name for register in found.registers} | set(found.variables)
-    changed = {register.name for register in found.assigned}
+def _effects(statement: Statement, uses: LiveIns) -> _Effects:
+    read = {register.name for register in uses.registers} | set(uses.variables)
+    changed = {register.name for register in uses.assigned}
     if isinstance(statement, Load | Compute | Declare | Wrap):
         changed.add(statement.target.name)
-    return _Effects(set(found.buffers), found.written, read, changed)
+    return _Effects(set(uses.buffers), uses.written, read, changed)
 
 
 @record
@@ -172,18 +172,18 @@ class _Group:
         number = len(self.parts)
         filled = {*part.filled, *[buffer for other in self.parts for buffer in other.filled]}
         if any(
-            len(found) + len(self.accesses.get(buffer, ())) > 1
-            for buffer, found in part.accesses.items()
+            len(accesses) + len(self.accesses.get(buffer, ())) > 1
+            for buffer, accesses in part.accesses.items()
             if buffer in filled
         ):
             return False
-        for buffer, found in part.accesses.items():
+        for buffer, accesses in part.accesses.items():
             if not self._keeps_apart(
-                buffer, [*self.accesses.get(buffer, ()), *[(number, each) for each in found]]
+                buffer, [*self.accesses.get(buffer, ()), *[(number, each) for each in accesses]]
             ):
                 return False
-        for buffer, found in part.accesses.items():
-            self.accesses.setdefault(buffer, []).extend((number, each) for each in found)
+        for buffer, accesses in part.accesses.items():
+            self.accesses.setdefault(buffer, []).extend((number, each) for each in accesses)
         self.parts.append(part)
         return True
 
@@ -201,9 +201,9 @@ class _Group:
 
     def _factor(self, access: Access) -> int:
         assert access.var is not None
-        found = placed(access.position, access.var, self.length)
-        assert found is not None
-        return found[0]
+        placement = placed(access.position, access.var, self.length)
+        assert placement is not None
+        return placement[0]
 
     def pull(self, statement: Statement, effects: _Effects, readers: Mapping[str, set[int]]) -> bool:
         """Let a statement of a block follow the group; return whether it depends on nothing after it.
@@ -212,14 +212,14 @@ class _Group:
         part of them. `readers` are the statements that read a register.
         """
         needed: list[int] = []
-        for place in reversed(range(len(self.after))):
+        for position in reversed(range(len(self.after))):
             waiting = [effects, *[self.following[later] for later in needed]]
-            if any(each.must_follow(self.following[place]) for each in waiting):
-                needed.insert(0, place)
+            if any(each.must_follow(self.following[position]) for each in waiting):
+                needed.insert(0, position)
         if not needed:
             return True
         sums = dict(self.sums)
-        pulled = [self.after[place] for place in needed]
+        pulled = [self.after[position] for position in needed]
         begun: set[str] = set()
         for each in pulled:
             total = sum_of(each, sums) if isinstance(each, Compute) else None
@@ -235,9 +235,9 @@ class _Group:
             return False
         self.sums = sums
         self.begun |= begun
-        for place in reversed(needed):
-            del self.after[place]
-            self.inside.append(self.following.pop(place))
+        for position in reversed(needed):
+            del self.after[position]
+            self.inside.append(self.following.pop(position))
         self.parts.extend(StripPart(each) for each in pulled)
         self.originals.extend(pulled)
         return True
@@ -309,12 +309,14 @@ class _Miner:
             if group is not None and group.size:
                 return [*self.block(group.before), *self._strips(group), *self.block(group.after)]
             if group is not None and group.after:
-                rest = self.block(group.after)
-                if rest is not group.after:
+                following = self.block(group.after)
+                if following is not group.after:
                     moved = set(map(id, group.after))
-                    return [*[each for each in statements if id(each) not in moved], *rest]
-        made = [with_blocks(statement, self.block) for statement in statements]
-        return made if any(new is not old for new, old in zip(made, statements, strict=True)) else statements
+                    return [*[each for each in statements if id(each) not in moved], *following]
+        blocks = [with_blocks(statement, self.block) for statement in statements]
+        return (
+            blocks if any(new is not old for new, old in zip(blocks, statements, strict=True)) else statements
+        )
 
     def _grouped(self, statements: Sequence[Statement], length: int, is_slow: bool) -> _Group | None:
         """Return the first sequential loops of a block over so many elements, and what can be cut along with them, if there are some.
@@ -325,14 +327,14 @@ class _Miner:
         readers = _readers(statements)
         zeros = {s.target.name for s in statements if isinstance(s, Declare) and is_zero(s.value)}
         for number, statement in enumerate(statements):
-            found = live_ins([statement])
-            if isinstance(statement, Guard) or (found.uses_stacks and not isinstance(statement, OpenStack)):
+            uses = live_ins([statement])
+            if isinstance(statement, Guard) or (uses.uses_stacks and not isinstance(statement, OpenStack)):
                 if group.is_sequential():
                     group.after.extend(statements[number:])
                     break
                 group = _Group(length, [*statements[: number + 1]])
                 continue
-            effects = _effects(statement, found)
+            effects = _effects(statement, uses)
             if not group.pull(statement, effects, readers):
                 group.after.append(statement)
                 group.following.append(effects)
@@ -360,48 +362,48 @@ class _Miner:
         return group
 
     def _strips(self, group: _Group) -> list[Statement]:
-        count, rest = divmod(group.length, group.size)
+        count, remainder = divmod(group.length, group.size)
         number = Var(f"{_first_loop(group).name}_number", 0, count - 1)
         first = affine(number) * group.size
-        made = [
+        strips = [
             _filled(buffer, monoid) for part in group.parts for buffer, (_, monoid) in part.filled.items()
         ]
-        made.append(SequentialFor(number, self._strip(group, first, group.size, "_strip")))
-        if rest:
-            made.extend(self._strip(group, count * group.size, rest, "_rest"))
+        strips.append(SequentialFor(number, self._strip(group, first, group.size, "_strip")))
+        if remainder:
+            strips.extend(self._strip(group, count * group.size, remainder, "_rest"))
         self.scratch = [buffer for buffer in self.scratch if buffer not in group.own]
-        return made
+        return strips
 
     def _strip(self, group: _Group, start: Position, size: int, suffix: str) -> list[Statement]:
         """Return what a group does for `size` elements from `start` on."""
-        own: dict[Buffer, Buffer] = {}
+        strip_buffers: dict[Buffer, Buffer] = {}
         for buffer in group.own:
             elements = buffer.size // group.length * size
-            own[buffer] = Buffer(buffer.name + suffix, buffer.dtype, elements, buffer.role)
-        self.scratch.extend(buffer for buffer in own.values() if buffer.role == "scratch")
-        copier = _StripCopier(group, own, start, size, suffix)
-        made = copier.block([*group.begins, *[part.statement for part in group.parts]])
-        return [*made, *[Assign(register, copier.numbers[register.name]) for register in group.ends]]
+            strip_buffers[buffer] = Buffer(buffer.name + suffix, buffer.dtype, elements, buffer.role)
+        self.scratch.extend(buffer for buffer in strip_buffers.values() if buffer.role == "scratch")
+        copier = _StripCopier(group, strip_buffers, start, size, suffix)
+        statements = copier.block([*group.begins, *[part.statement for part in group.parts]])
+        return [*statements, *[Assign(register, copier.numbers[register.name]) for register in group.ends]]
 
 
 def _readers(statements: Sequence[Statement]) -> dict[str, set[int]]:
     """Return, by register, the identities of the statements of a block that read it."""
-    found: dict[str, set[int]] = {}
+    readers: dict[str, set[int]] = {}
     for statement in statements:
         for register in live_ins([statement]).registers:
-            found.setdefault(register.name, set()).add(id(statement))
-    return found
+            readers.setdefault(register.name, set()).add(id(statement))
+    return readers
 
 
 def _lengths(statements: Sequence[Statement]) -> list[int]:
     """Return the trip counts of the loops in sequential loops, the longest first."""
-    found: set[int] = set()
+    lengths: set[int] = set()
     for statement in statements:
         if isinstance(statement, SequentialFor):
-            found |= {
+            lengths |= {
                 s.trip_count for s in walk(statement.body) if isinstance(s, For) and s.trip_count >= 2 * LEAST
             }
-    return sorted(found, reverse=True)[:MOST_LENGTHS]
+    return sorted(lengths, reverse=True)[:MOST_LENGTHS]
 
 
 def _filled(buffer: Buffer, monoid: str) -> Statement:
@@ -416,9 +418,11 @@ def _split(statement: Statement, length: int, is_slow: bool) -> Statement:
         return with_blocks(statement, lambda block: _each_split(block, length, is_slow))
     if not isinstance(statement, For):
         return statement
-    times, rest = divmod(statement.trip_count, length)
-    if rest or times < 2 or statement.var.low or any(isinstance(inner, For) for inner in statement.body):
-        body = statement.body if times == 1 and not rest else _each_split(statement.body, length, is_slow)
+    times, remainder = divmod(statement.trip_count, length)
+    if remainder or times < 2 or statement.var.low or any(isinstance(inner, For) for inner in statement.body):
+        body = (
+            statement.body if times == 1 and not remainder else _each_split(statement.body, length, is_slow)
+        )
         return statement if body is statement.body else For(statement.var, body, initial=statement.initial)
     element = Var(f"{statement.var.name}_element", 0, length - 1)
     other = Var(f"{statement.var.name}_other", 0, times - 1)
@@ -431,8 +435,12 @@ def _split(statement: Statement, length: int, is_slow: bool) -> Statement:
 
 
 def _each_split(statements: list[Statement], length: int, is_slow: bool) -> list[Statement]:
-    made = [_split(statement, length, is_slow) for statement in statements]
-    return made if any(new is not old for new, old in zip(made, statements, strict=True)) else statements
+    statements_split = [_split(statement, length, is_slow) for statement in statements]
+    return (
+        statements_split
+        if any(new is not old for new, old in zip(statements_split, statements, strict=True))
+        else statements
+    )
 
 
 def _begin_anew(group: _Group) -> bool:
@@ -455,13 +463,13 @@ class _StripCopier(Copier):
     """Copies statements for some elements from `start` on; `own` is the scratch that holds these elements alone."""
 
     def __init__(
-        self, group: _Group, own: Mapping[Buffer, Buffer], start: Position, size: int, suffix: str
+        self, group: _Group, strip_buffers: Mapping[Buffer, Buffer], start: Position, size: int, suffix: str
     ) -> None:
         super().__init__({}, {}, suffix=suffix)
         self._group = group
         self._loops = set().union(*[part.loops for part in group.parts])
         self._filled = {store: monoid for part in group.parts for store, monoid in part.filled.values()}
-        self._own = own
+        self._own = strip_buffers
         self._start = start
         self._size = size
         self._elements: dict[Var, Var] = {}
@@ -469,7 +477,7 @@ class _StripCopier(Copier):
         self._moved = self._renamed
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        made: list[Statement] = []
+        copies_of_block: list[Statement] = []
         for statement in statements:
             copies = super().block([statement])
             if id(statement) in self._filled:
@@ -479,11 +487,11 @@ class _StripCopier(Copier):
                 before, total = [
                     Register(f"{store.value.name}_{name}", store.value.dtype) for name in ("before", "total")
                 ]
-                made.append(Load(before, store.buffer, store.index))
-                made.append(Compute(total, row, body, (before, store.value)))
+                copies_of_block.append(Load(before, store.buffer, store.index))
+                copies_of_block.append(Compute(total, row, body, (before, store.value)))
                 copies = [Store(store.buffer, store.index, total)]
-            made.extend(copies)
-        return made
+            copies_of_block.extend(copies)
+        return copies_of_block
 
     def _for(self, loop: For) -> For | None:
         if id(loop) not in self._loops:
@@ -514,13 +522,13 @@ class _StripCopier(Copier):
         return DoubleBuffer(current, following, (first, 0), (second, 0), carries=pair.carries)
 
     def _place(self, old: Buffer, index: Position) -> Place:
-        own = self._own.get(old)
-        if own is None:
+        strip_buffer = self._own.get(old)
+        if strip_buffer is None:
             return super()._place(old, index)
         assert isinstance(index, Affine)
         (var,) = [atom for atom in index.terms if isinstance(atom, Var) and atom in self._elements]
-        found = placed(index, var, self._group.length)
-        assert found is not None
-        factor, row, within = found
-        whole = substitute(row, self._values) * (factor * self._size) + substitute(within, self._values)
-        return own, whole + affine(self._elements[var]) * factor
+        placement = placed(index, var, self._group.length)
+        assert placement is not None
+        factor, row, within = placement
+        offset = substitute(row, self._values) * (factor * self._size) + substitute(within, self._values)
+        return strip_buffer, offset + affine(self._elements[var]) * factor

@@ -85,8 +85,12 @@ class _Separation(BlockPass):
         return self._innermost(statement)
 
     def _innermost(self, loop: For) -> list[Statement]:
-        found = self._accumulated(loop)
-        several = {memory: some for memory, some in found.items() if self._are_several(loop, memory)}
+        by_memory = self._accumulated(loop)
+        several = {
+            memory: accumulations
+            for memory, accumulations in by_memory.items()
+            if self._are_several(loop, memory)
+        }
         if not any(several.values()):
             return [loop]
         inside: set[Content] = {loop.index, *[x for s in walk(loop.body) for x in s.defines()]}
@@ -94,30 +98,42 @@ class _Separation(BlockPass):
         after: list[Statement] = []
         becomes: dict[Statement, Statement | None] = {}
         further: list[list[_Accumulation]] = []
-        own: list[Statement] = []
-        for some in several.values():
+        own_loops: list[Statement] = []
+        for accumulations in several.values():
             moving: list[_Accumulation] = []
-            for one in some:
-                if one.store.pointer not in inside and not _depends(one.store.index, inside):
-                    self._in_register(one, before, after, becomes)
-                elif one.is_always:
-                    moving.append(one)
+            for accumulation in accumulations:
+                if accumulation.store.pointer not in inside and not _depends(
+                    accumulation.store.index, inside
+                ):
+                    self._in_register(accumulation, before, after, becomes)
+                elif accumulation.is_always:
+                    moving.append(accumulation)
             for neighbours in _neighbourhoods(moving):
                 gathered = self._gathered(loop, neighbours)
                 if gathered is not None:
-                    own += gathered
-                    becomes.update(dict.fromkeys([x for one in neighbours for x in (one.load, one.store)]))
-                    moving = [one for one in moving if one not in neighbours]
+                    own_loops += gathered
+                    becomes.update(
+                        dict.fromkeys(
+                            [
+                                x
+                                for accumulation in neighbours
+                                for x in (accumulation.load, accumulation.store)
+                            ]
+                        )
+                    )
+                    moving = [accumulation for accumulation in moving if accumulation not in neighbours]
             further += self._groups(loop, moving)[1:]
         for group in further:
             slices = self._slices(loop, group)
             if slices is None:
                 continue
-            becomes.update(dict.fromkeys([x for one in group for x in (one.load, one.store)]))
-            own.append(_copied(loop, slices))
+            becomes.update(
+                dict.fromkeys([x for accumulation in group for x in (accumulation.load, accumulation.store)])
+            )
+            own_loops.append(_copied(loop, slices))
         self.count += 1
         first = replaced(loop, body=_replaced(loop.body, becomes))
-        return [*before, *own, first, *after]
+        return [*before, *own_loops, first, *after]
 
     def _are_several(self, loop: For, memory: Memory) -> bool:
         """Return whether a loop uses several elements of a memory in an iteration."""
@@ -126,110 +142,127 @@ class _Separation(BlockPass):
 
     def _accumulated(self, loop: For) -> dict[Memory, list[_Accumulation]]:
         """Return the accumulations into elements that a loop does not use otherwise."""
-        found: dict[Memory, list[_Accumulation]] = {}
+        by_memory: dict[Memory, list[_Accumulation]] = {}
         used: dict[Content, int] = {}
         for statement in walk(loop.body):
             for content in leaves_of(statement):
                 used[content] = used.get(content, 0) + 1
         for body in _blocks(loop.body):
             loads = {s.out: s for s in body if isinstance(s, Load)}
-            for place, store in enumerate(body):
+            for position, store in enumerate(body):
                 if not isinstance(store, Store) or store.value not in self._sums:
                     continue
                 load = loads.get(unsummed(store.value, self._sums)[0])
                 if load is None or used[load.out] > 1 or load.index is not store.index:
                     continue
-                between = body[body.index(load) : place]
+                between = body[body.index(load) : position]
                 if any(pointer.memory is store.pointer.memory for pointer in stored(between)):
                     continue
-                one = _Accumulation(load, store, body is loop.body)
-                found.setdefault(store.pointer.memory, []).append(one)
-        for memory, some in found.items():
-            own = {x for one in some for x in (one.load, one.store)}
+                accumulation = _Accumulation(load, store, body is loop.body)
+                by_memory.setdefault(store.pointer.memory, []).append(accumulation)
+        for memory, accumulations in by_memory.items():
+            own_accesses = {
+                x for accumulation in accumulations for x in (accumulation.load, accumulation.store)
+            }
             others = [
                 s
                 for s in walk(loop.body)
-                if isinstance(s, Load | Store) and s.pointer.memory is memory and s not in own
+                if isinstance(s, Load | Store) and s.pointer.memory is memory and s not in own_accesses
             ]
-            if others and len({one.store.index for one in some} | {s.index for s in others}) > 1:
-                some[:] = [
-                    one
-                    for one in some
-                    if not any(self._accesses.meet(loop, one.store, other) for other in others)
+            if (
+                others
+                and len(
+                    {accumulation.store.index for accumulation in accumulations} | {s.index for s in others}
+                )
+                > 1
+            ):
+                accumulations[:] = [
+                    accumulation
+                    for accumulation in accumulations
+                    if not any(self._accesses.meet(loop, accumulation.store, other) for other in others)
                 ]
             elif others:
-                some.clear()
-        return found
+                accumulations.clear()
+        return by_memory
 
     def _in_register(
         self,
-        one: _Accumulation,
+        accumulation: _Accumulation,
         before: list[Statement],
         after: list[Statement],
         becomes: dict[Statement, Statement | None],
     ) -> None:
         """Let a loop add to a variable, and add this to the element after the loop."""
-        pointer, index, dtype = one.store.pointer, one.store.index, one.store.pointer.dtype
+        pointer, index, dtype = (
+            accumulation.store.pointer,
+            accumulation.store.index,
+            accumulation.store.pointer.dtype,
+        )
         self._variables += 1
         variable = Variable(f"accumulated.{self._variables}", aval((), dtype))
         before.append(Assign(variable, literal(0, dtype)))
-        becomes[one.load] = Read(one.load.out, variable)
-        becomes[one.store] = Assign(variable, one.store.value, one.store.site)
-        total, held = leaf(dtype), leaf(dtype)
+        becomes[accumulation.load] = Read(accumulation.load.out, variable)
+        becomes[accumulation.store] = Assign(variable, accumulation.store.value, accumulation.store.site)
+        total, element = leaf(dtype), leaf(dtype)
         # Where no iteration has added anything, the index may be wrong.
-        added: list[Statement] = [Load(held, pointer, index), Store(pointer, index, add(held, total))]
+        added: list[Statement] = [Load(element, pointer, index), Store(pointer, index, add(element, total))]
         after += [Read(total, variable), If(not_equal(total, literal(0, dtype)), added)]
 
-    def _groups(self, loop: For, some: Sequence[_Accumulation]) -> list[list[_Accumulation]]:
+    def _groups(self, loop: For, accumulations: Sequence[_Accumulation]) -> list[list[_Accumulation]]:
         """Divide accumulations, so that those of a group add to the same element or to elements that are far from each other."""
         groups: list[list[_Accumulation]] = [[]]
-        for one in some:
+        for accumulation in accumulations:
             for group in groups:
-                if not any(_are_neighbours(one.store, other.store) for other in group):
-                    group.append(one)
+                if not any(_are_neighbours(accumulation.store, other.store) for other in group):
+                    group.append(accumulation)
                     break
             else:
-                groups.append([one])
+                groups.append([accumulation])
         return groups
 
-    def _gathered(self, loop: For, some: Sequence[_Accumulation]) -> list[Statement] | None:
+    def _gathered(self, loop: For, accumulations: Sequence[_Accumulation]) -> list[Statement] | None:
         """Return a loop that makes all additions to an element in one iteration, and the iterations at the borders; None where it cannot.
 
         What iteration k adds to the element of iteration k + shift, the gathering loop adds in iteration k + shift.
         """
-        trips, index = number_of(loop.count), some[0].store.index
+        trips, index = number_of(loop.count), accumulations[0].store.index
         step = linear_form(index).get(loop.index, 0)
         if trips is None or not step or loop.parallel:
             return None
         slices: list[tuple[_Accumulation, int, list[Statement]]] = []
-        for one in some:
-            apart, statements = distance(one.store.index, index), self._slices(loop, [one])
-            if apart is None or apart % step or statements is None:
+        for accumulation in accumulations:
+            offset, statements = distance(accumulation.store.index, index), self._slices(loop, [accumulation])
+            if offset is None or offset % step or statements is None:
                 return None
-            slices.append((one, apart // step, statements))
+            slices.append((accumulation, offset // step, statements))
         shifts = [shift for _, shift, _ in slices]
         begin, end = max(shifts), int(trips) + min(shifts)
         width = begin - min(shifts)
         if not width or end - begin < BORDER * width:
             return None
-        number, total = leaf(INT64), some[0].load.out
+        number, total = leaf(INT64), accumulations[0].load.out
         body: list[Statement] = []
         borders: list[Statement] = []
-        for one, shift, statements in slices:
+        for accumulation, shift, statements in slices:
             single = replaced(loop, body=statements)
             for low, high in ((0, begin - shift), (end - shift, int(trips))):
                 borders += piece_of(single, low, high) if low < high else []
             others = Rewriter()
             others.becomes[loop.index] = number + literal(begin - shift, INT64)
-            if one is not some[0]:
-                others.becomes[one.load.out] = total
-            left = [s for s in statements if s is not one.store and (s is not one.load or one is some[0])]
+            if accumulation is not accumulations[0]:
+                others.becomes[accumulation.load.out] = total
+            left = [
+                s
+                for s in statements
+                if s is not accumulation.store
+                and (s is not accumulation.load or accumulation is accumulations[0])
+            ]
             copy = StatementCopy(others, {})
             body += copy.block(left)
-            total = copy.value(one.store.value)
-            if one is some[0]:
+            total = copy.value(accumulation.store.value)
+            if accumulation is accumulations[0]:
                 index = copy.value(index)
-        body.append(Store(some[0].store.pointer, index, total, some[0].store.site))
+        body.append(Store(accumulations[0].store.pointer, index, total, accumulations[0].store.site))
         return [replaced(loop, index=number, count=literal(end - begin, INT64), body=body), *borders]
 
     def _changes_before(self, loop: For, load: Load) -> bool:
@@ -249,18 +282,20 @@ class _Separation(BlockPass):
         """Return the statements of a loop that accumulations need; None where they cannot be run before it, or take too long."""
         makers = {x: s for s in walk(loop.body) for x in s.defines()}
         written = assigned(loop.body)
-        needed: set[Statement] = {x for one in group for x in (one.load, one.store)}
+        needed: set[Statement] = {
+            x for accumulation in group for x in (accumulation.load, accumulation.store)
+        }
         pending: list[Statement] = list(needed)
-        seen: set[Value] = set()
+        extracted: set[Value] = set()
         varying: set[Content] = {loop.index, *makers}
         cost = 0.0
         while pending:
             statement = pending.pop()
             values = [x for x in statement.uses() if isinstance(x, Value)]
-            nodes, leaves = extract(values, seen)
-            seen.update(values)
+            nodes, leaves = extract(values, extracted)
+            extracted.update(values)
             for node in nodes:
-                seen.update(node.outs)
+                extracted.update(node.outs)
                 if any(x in varying for x in node.inputs):
                     varying.update(node.outs)
                     cost += node.op.cost if isinstance(node.op, Elementwise) else INSTRUCTION
@@ -282,17 +317,19 @@ class _Separation(BlockPass):
         return [s for s in loop.body if s in needed]
 
 
-def _neighbourhoods(some: Sequence[_Accumulation]) -> list[list[_Accumulation]]:
+def _neighbourhoods(accumulations: Sequence[_Accumulation]) -> list[list[_Accumulation]]:
     """Divide accumulations into those that add to an element and to its neighbours."""
-    found: list[list[_Accumulation]] = []
-    for one in some:
-        for near in found:
-            if one.store.index is near[0].store.index or _are_neighbours(one.store, near[0].store):
-                near.append(one)
+    neighbourhoods: list[list[_Accumulation]] = []
+    for accumulation in accumulations:
+        for near in neighbourhoods:
+            if accumulation.store.index is near[0].store.index or _are_neighbours(
+                accumulation.store, near[0].store
+            ):
+                near.append(accumulation)
                 break
         else:
-            found.append([one])
-    return found
+            neighbourhoods.append([accumulation])
+    return neighbourhoods
 
 
 def _blocks(body: list[Statement]) -> Iterator[list[Statement]]:
@@ -330,5 +367,5 @@ def _are_neighbours(first: Store, second: Store) -> bool:
     """Return whether two stores reach different elements at a small known distance."""
     if first.pointer is not second.pointer:
         return False
-    apart = distance(first.index, second.index)
-    return apart is not None and 0 < abs(apart) < NEIGHBOURS
+    offset = distance(first.index, second.index)
+    return offset is not None and 0 < abs(offset) < NEIGHBOURS

@@ -126,16 +126,16 @@ class Expression:
         return self.remapped(shape, places)
 
 
-def _stretched(build: ProcedureBuilder, own: Extent, wanted: Extent, axis: int) -> Place:
-    if ix.same(own, wanted):
+def _stretched(build: ProcedureBuilder, extent: Extent, target: Extent, axis: int) -> Place:
+    if ix.same(extent, target):
         return Place(0, axis)
-    if isinstance(own, int) and own == 1:
+    if isinstance(extent, int) and extent == 1:
         return Place(0)
-    if isinstance(own, int) and isinstance(wanted, int):
+    if isinstance(extent, int) and isinstance(target, int):
         raise ShapeError(
-            f"operands could not be broadcast together: extents {own} and {wanted}", where=here.site
+            f"operands could not be broadcast together: extents {extent} and {target}", where=here.site
         )
-    equal, single = ix.is_equal(own, wanted), ix.is_equal(own, 1)
+    equal, single = ix.is_equal(extent, target), ix.is_equal(extent, 1)
     valid = as_value(equal) | as_value(single)
     build.check(valid, "ValueError", "operands could not be broadcast together")
     return Place(0, axis, ix.choose(equal, 1, 0))
@@ -180,7 +180,7 @@ class ArrayView(Expression):
         cls, build: ProcedureBuilder, pointer: Pointer, shape: Shape, writable: bool = True
     ) -> ArrayView:
         """Return the contiguous array of a shape that begins at a pointer."""
-        shape = tuple([ix.extent(one) for one in shape])
+        shape = tuple([ix.extent(extent) for extent in shape])
         return cls(build, pointer, 0, shape, ix.row_major(shape), writable)
 
     def __repr__(self) -> str:
@@ -190,8 +190,8 @@ class ArrayView(Expression):
     def is_contiguous(self) -> bool:
         """Whether the elements are known to stand one after the other in row-major order."""
         return all(
-            ix.same(mine, theirs) or (isinstance(one, int) and one <= 1)
-            for mine, theirs, one in zip(self.strides, ix.row_major(self.shape), self.shape, strict=True)
+            ix.same(mine, theirs) or (isinstance(extent, int) and extent <= 1)
+            for mine, theirs, extent in zip(self.strides, ix.row_major(self.shape), self.shape, strict=True)
         )
 
     def remapped(self, shape: Shape, places: Sequence[Place]) -> ArrayView:
@@ -216,12 +216,12 @@ class ArrayView(Expression):
         return id(self.pointer), ix.key(self.offset), tuple([ix.key(stride) for stride in self.strides])
 
     def element(self, indices: Sequence[Extent], loads: Loads) -> Value:
-        place = self.position(indices)
-        known = (id(self.pointer), ix.key(place))
-        found = loads.known.get(known)
-        if found is None:
-            found = loads.known[known] = self.build.load(self.pointer, place)
-        return found
+        position = self.position(indices)
+        key = (id(self.pointer), ix.key(position))
+        value = loads.known.get(key)
+        if value is None:
+            value = loads.known[key] = self.build.load(self.pointer, position)
+        return value
 
     def views(self) -> Iterator[ArrayView | Formula]:
         yield self
@@ -292,11 +292,11 @@ class Formula(Expression):
         return Formula(self.build, shape, self.dtype, self.function, self.reads, composed)
 
     def element(self, indices: Sequence[Extent], loads: Loads) -> Value:
-        own = [
+        own_indices = [
             start if axis is None else ix.add(start, ix.multiply(step, indices[axis]))
             for start, axis, step in self.places
         ]
-        return as_value(self.function(own, loads))
+        return as_value(self.function(own_indices, loads))
 
     def views(self) -> Iterator[ArrayView | Formula]:
         yield self
@@ -359,12 +359,12 @@ def common_shape(build: ProcedureBuilder, shapes: Sequence[Shape]) -> Shape:
     ndim = max(map(len, shapes), default=0)
     result: list[Extent] = []
     for axis in range(ndim):
-        found: Extent = 1
+        longest: Extent = 1
         for shape in shapes:
-            place = axis - ndim + len(shape)
-            if place >= 0:
-                found = _longer(found, shape[place])
-        result.append(found)
+            own_axis = axis - ndim + len(shape)
+            if own_axis >= 0:
+                longest = _longer(longest, shape[own_axis])
+        result.append(longest)
     return tuple(result)
 
 
@@ -425,12 +425,14 @@ def of_numbers(build: ProcedureBuilder, nested: Any, dtype: Any = None) -> Array
             remedy="make it before the function, as a global, or pass it as an argument",
         )
     if isinstance(nested, np.ndarray):
-        found = nested.dtype
+        common_dtype = nested.dtype
     elif flat:
-        found = np.result_type(*[as_value(x).dtype for x in flat])  # numbers of Python are strong in an array
+        common_dtype = np.result_type(
+            *[as_value(x).dtype for x in flat]
+        )  # numbers of Python are strong in an array
     else:
-        found = np.dtype(np.float64)
-    pointer = build.allocate("array", size, found if dtype is None else np.dtype(dtype))
+        common_dtype = np.dtype(np.float64)
+    pointer = build.allocate("array", size, common_dtype if dtype is None else np.dtype(dtype))
     view = ArrayView.of_pointer(build, pointer, shape)
     for k, number in enumerate(flat):
         build.store(pointer, k, number)
@@ -482,14 +484,14 @@ def apply(build: ProcedureBuilder, function: Any, *operands: Any, **params: Any)
         return rule(*values)
     shape = common_shape(build, [x.shape for x in arrays])
     typed = [Value(aval((), x.dtype)) if isinstance(x, Expression) else x for x in values]
-    made = rule(*typed)
+    result = rule(*typed)
     spread = [x.broadcast(shape) if isinstance(x, Expression) else x for x in values]
-    if not isinstance(made, tuple):
-        return Deferred(build, rule, spread, shape, as_value(made).dtype)
+    if not isinstance(result, tuple):
+        return Deferred(build, rule, spread, shape, as_value(result).dtype)
     return tuple(
         [
             Deferred(build, lambda *values, k=k: rule(*values)[k], spread, shape, part.dtype)
-            for k, part in enumerate(made)
+            for k, part in enumerate(result)
         ]
     )
 

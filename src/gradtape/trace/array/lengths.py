@@ -174,7 +174,9 @@ class Questions:
 
     def form(self) -> Any:
         """All of it but the numbers: equal if the trace took the same way."""
-        return tuple([atom.form() for atom in self.atoms]), tuple([one.form() for one in self.asked])
+        return tuple([atom.form() for atom in self.atoms]), tuple(
+            [question.form() for question in self.asked]
+        )
 
     def extent(self, number: int) -> Any:
         """Return an extent of an array as a length."""
@@ -226,10 +228,10 @@ def asking_lengths() -> Iterator[Questions]:
             RAISED.remove(questions.note_error)
 
 
-def length_of(thing: Any) -> Any:
+def length_of(array: Any) -> Any:
     """Return ``len(thing)``, for arrays as a length where the user's code asks; it is called in the place of `len`."""
-    number = _len(thing)
-    if not isinstance(thing, Handle | np.ndarray):
+    number = _len(array)
+    if not isinstance(array, Handle | np.ndarray):
         return number
     questions = ASKING.by_user(_frame(1))
     return number if questions is None else questions.extent(number)
@@ -290,7 +292,7 @@ def ask_bounds(questions: Questions, key: Any, shape: Shape) -> None:
     for position, part in enumerate(parts):
         if part is Ellipsis:
             continue
-        is_behind = any(one is Ellipsis for one in parts[:position])
+        is_behind = any(item is Ellipsis for item in parts[:position])
         axis = position - len(parts) if is_behind else position
         bounds = (part.start, part.stop) if type(part) is slice else (part,)
         for bound in bounds if -len(shape) <= axis < len(shape) else ():
@@ -302,16 +304,16 @@ def ask_bounds(questions: Questions, key: Any, shape: Shape) -> None:
 
 def value_of(length: Length) -> Value:
     """Return a length as an operand, which the program computes from extents: Python is not to look at it."""
-    questions, own = ASKING.questions, as_value(length.number)
+    questions, constant = ASKING.questions, as_value(length.number)
     if questions is None:
-        return own
-    is_whole = own.dtype.kind in "iu"
+        return constant
+    is_whole = constant.dtype.kind in "iu"
     if is_whole and any(len(monomial) > WHOLE_POWERS for monomial in length.polynomial):
         return as_value(_needed(length))
     dtype = INT64 if is_whole else FLOAT64
-    made = traced_value(convert(_sum_of_products(length.polynomial, dtype, questions), own.dtype))
-    made.aval = own.aval
-    return made
+    value = traced_value(convert(_sum_of_products(length.polynomial, dtype, questions), constant.dtype))
+    value.aval = constant.aval
+    return value
 
 
 def _sum_of_products(polynomial: Polynomial, dtype: np.dtype[Any], questions: Questions) -> Value:
@@ -341,11 +343,11 @@ def array_of(length: Length, dtype: np.dtype[Any] | None = None) -> Any:
 def _computed(function: Callable[..., Any], number: Any, *operands: Any) -> Any:
     """Return what a function makes of numbers of which some are lengths, as a traced number."""
     is_float = isinstance(number, float)  # n**-2 and products of many lengths are no integers
-    given = [
+    numbers = [
         array_of(operand, FLOAT64 if is_float else None) if type(operand) is Length else operand
         for operand in operands
     ]
-    return function(*given)
+    return function(*numbers)
 
 
 class Length:
@@ -370,7 +372,7 @@ class Length:
     @property
     def atoms(self) -> frozenset[int]:
         """The atoms that it follows from."""
-        return frozenset([one for monomial in self.polynomial for one in monomial])
+        return frozenset([atom for monomial in self.polynomial for atom in monomial])
 
     @property  # type: ignore[misc] # what isinstance asks
     def __class__(self) -> Any:
@@ -489,9 +491,9 @@ class Length:
             if ufunc in SIGNS:
                 return Length(number, SIGNS[ufunc](*inputs).polynomial)
             if ufunc in OPERATORS:
-                made = _polynomial_result(OPERATORS[ufunc], *inputs)
-                if made is not None:
-                    return Length(number, made.polynomial)
+                result = _polynomial_result(OPERATORS[ufunc], *inputs)
+                if result is not None:
+                    return Length(number, result.polynomial)
             elif ufunc in (np.maximum, np.minimum):
                 extreme = _extreme(ufunc, *inputs)
                 return Length(number, extreme.polynomial) if type(extreme) is Length else number
@@ -537,17 +539,17 @@ def multiplied(x: Polynomial, y: Polynomial) -> Polynomial:
 _NUMBERS: Final = (int, float, complex, np.number, np.bool_)
 
 
-def _is_number(thing: Any) -> bool:
-    return type(thing) is Length or (isinstance(thing, _NUMBERS) and not isinstance(thing, Handle))
+def _is_number(value: Any) -> bool:
+    return type(value) is Length or (isinstance(value, _NUMBERS) and not isinstance(value, Handle))
 
 
-def _number(thing: Any) -> Any:
-    return thing.number if type(thing) is Length else thing
+def _number(value: Any) -> Any:
+    return value.number if type(value) is Length else value
 
 
-def _numbers(things: Any) -> Any:
+def _numbers(arguments: Any) -> Any:
     """Return arguments with numbers in place of lengths, of a call that makes nothing of the program."""
-    return mapped(_number, things)
+    return mapped(_number, arguments)
 
 
 def _compared(relation: str, x: Length, y: Any, frame: FrameType, compare: Callable[[Any, Any], Any]) -> Any:
@@ -586,9 +588,9 @@ def _combined(name: str, x: Any, y: Any) -> Any:
     """Return what an operator makes of two numbers of which one is a length."""
     if not (_is_number(x) and _is_number(y)):
         return NotImplemented
-    made = _polynomial_result(name, x, y)
-    if made is not None:
-        return made
+    result = _polynomial_result(name, x, y)
+    if result is not None:
+        return result
     function = FUNCTIONS[name]
     number = function(_number(x), _number(y))
     if name in ("truediv", "floordiv", "mod") and type(y) is Length:
@@ -605,8 +607,8 @@ def _polynomial_result(name: str, x: Any, y: Any) -> Length | None:
         return None
     number = FUNCTIONS[name](_number(x), _number(y))
     if type(number) is float:
-        made = _exact(name, p, q)
-        return None if made is None else Length(number, made)
+        polynomial = _exact(name, p, q)
+        return None if polynomial is None else Length(number, polynomial)
     if not isinstance(number, int | np.integer):
         return None
     if name in ("add", "sub"):
@@ -631,21 +633,21 @@ EXACT_BITS: Final = 20
 
 def _exact(name: str, p: Polynomial, q: Polynomial) -> Polynomial | None:
     """Return what an operator makes of polynomials in floating point, if nothing is rounded: then comparisons hold for the numbers, too."""
-    made: Polynomial
+    polynomial: Polynomial
     if name == "truediv" and q.keys() == {()}:
-        made = {monomial: coefficient / q[()] for monomial, coefficient in p.items()}
+        polynomial = {monomial: coefficient / q[()] for monomial, coefficient in p.items()}
     elif name in ("add", "sub"):
-        made = added(p, q, 1 if name == "add" else -1)
+        polynomial = added(p, q, 1 if name == "add" else -1)
     elif name == "mul":
-        made = multiplied(p, q)
+        polynomial = multiplied(p, q)
     else:
         return None
     limit = 1 << EXACT_BITS
     exact = all(
         c.denominator <= limit and not c.denominator & (c.denominator - 1) and abs(c.numerator) <= limit
-        for c in made.values()
+        for c in polynomial.values()
     )
-    return made if exact else None
+    return polynomial if exact else None
 
 
 def _denominator(length: Length) -> int:
@@ -659,9 +661,11 @@ def _rounded_down(length: Length) -> Length:
         return Length(int(length.number), length.polynomial)
     if questions is None:
         return Length(math.floor(length.number), length.polynomial)
-    whole = {monomial: c * denominator for monomial, c in length.polynomial.items()}
-    made: Length = questions.derived("floor", Length(int(length.number * denominator), whole), denominator)
-    return made
+    numerator = {monomial: c * denominator for monomial, c in length.polynomial.items()}
+    quotient: Length = questions.derived(
+        "floor", Length(int(length.number * denominator), numerator), denominator
+    )
+    return quotient
 
 
 def _operators(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -680,27 +684,27 @@ for _name in FUNCTIONS:
     setattr(Length, f"__r{_name}__", _reflected)
 
 
-def mapped(function: Callable[[Any], Any], things: Any) -> Any:
-    if type(things) in (tuple, list):
-        return type(things)([mapped(function, item) for item in things])
-    if type(things) is dict:
-        return {key: mapped(function, item) for key, item in things.items()}
-    if type(things) is slice:
-        return slice(*[mapped(function, item) for item in (things.start, things.stop, things.step)])
-    return function(things)
+def mapped(function: Callable[[Any], Any], arguments: Any) -> Any:
+    if type(arguments) in (tuple, list):
+        return type(arguments)([mapped(function, item) for item in arguments])
+    if type(arguments) is dict:
+        return {key: mapped(function, item) for key, item in arguments.items()}
+    if type(arguments) is slice:
+        return slice(*[mapped(function, item) for item in (arguments.start, arguments.stop, arguments.step)])
+    return function(arguments)
 
 
-def plain(things: Any) -> Any:
+def plain(arguments: Any) -> Any:
     """Return arguments of a rule with numbers in place of lengths: they become parts of the program."""
     questions = ASKING.questions
     if questions is None:
-        return _numbers(things)
-    return mapped(lambda item: _content(questions, item) if type(item) is Length else item, things)
+        return _numbers(arguments)
+    return mapped(lambda item: _content(questions, item) if type(item) is Length else item, arguments)
 
 
-def needed(things: Any) -> Any:
+def needed(arguments: Any) -> Any:
     """Return arguments of a function that needs the numbers of lengths."""
-    return mapped(lambda item: _needed(item) if type(item) is Length else item, things)
+    return mapped(lambda item: _needed(item) if type(item) is Length else item, arguments)
 
 
 def _needed(length: Length) -> Any:
@@ -710,43 +714,43 @@ def _needed(length: Length) -> Any:
     return length.number
 
 
-def has_lengths(things: Any) -> bool:
+def has_lengths(arguments: Any) -> bool:
     """Return whether lengths stand among arguments."""
-    return bool(_all_lengths(things))
+    return bool(_all_lengths(arguments))
 
 
-def _all_lengths(things: Any) -> list[Length]:
-    found: list[Length] = []
-    mapped(lambda item: found.append(item) if type(item) is Length else None, things)
-    return found
+def _all_lengths(arguments: Any) -> list[Length]:
+    lengths: list[Length] = []
+    mapped(lambda item: lengths.append(item) if type(item) is Length else None, arguments)
+    return lengths
 
 
 def answered(questions: Questions, function: Callable[..., Any], *args: Any) -> Any:
     """Call a method of an array for the user's code: numbers of elements become lengths, and errors that it catches are questions."""
     try:
-        made = function(*args)
+        result = function(*args)
     except Exception as error:
         if not isinstance(error, GradtapeError):  # those have been noted
             questions.note_error(error)
         raise
-    if isinstance(made, tuple | list) and any(isinstance(item, Handle) for item in made):
+    if isinstance(result, tuple | list) and any(isinstance(item, Handle) for item in result):
         frame = _users(_frame(2))
         if frame is not None:
             questions.ask(
                 "number",
-                questions.extent(_len(made)),
-                _len(made),
+                questions.extent(_len(result)),
+                _len(result),
                 frame,
                 "needs the number of arrays in a list",
             )
-        return made
-    return _with_extents(questions, made)
+        return result
+    return _with_extents(questions, result)
 
 
-def _with_extents(questions: Questions, made: Any) -> Any:
-    if type(made) is int:
-        return questions.extent(made)
-    return tuple([_with_extents(questions, item) for item in made]) if type(made) is tuple else made
+def _with_extents(questions: Questions, result: Any) -> Any:
+    if type(result) is int:
+        return questions.extent(result)
+    return tuple([_with_extents(questions, item) for item in result]) if type(result) is tuple else result
 
 
 def of_lengths(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -763,8 +767,8 @@ def of_lengths(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     return function(*mapped(_as_array, args), **mapped(_as_array, kwargs))
 
 
-def _as_array(thing: Any) -> Any:
-    return array_of(thing) if type(thing) is Length else thing
+def _as_array(value: Any) -> Any:
+    return array_of(value) if type(value) is Length else value
 
 
 def _are_numbers(args: tuple[Any, ...]) -> bool:

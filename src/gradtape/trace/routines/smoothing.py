@@ -91,10 +91,11 @@ def _jumps(t: Any, k: int) -> Any:
     right = np.arange(k + 1, count)
     numbers = np.arange(count)
 
-    def derivatives(place: Any) -> Any:
-        parts = basis_functions(t, k, inner, place, k)
+    def derivatives(interval: Any) -> Any:
+        parts = basis_functions(t, k, inner, interval, k)
         return sum(
-            np.where((place - k + j)[:, None] == numbers, part[:, None], 0.0) for j, part in enumerate(parts)
+            np.where((interval - k + j)[:, None] == numbers, part[:, None], 0.0)
+            for j, part in enumerate(parts)
         )
 
     scale = (t[count] - t[k]) / (count - k)
@@ -143,19 +144,19 @@ def _weight_of(rows: Any, right: Any, jumps: Any, residual: float) -> float:
 
 
 def _step_for(
-    p1: Any, p2: Any, p3: Any, f1: Any, f2: Any, f3: Any, accuracy: float, known: list[bool]
+    p1: Any, p2: Any, p3: Any, f1: Any, f2: Any, f3: Any, accuracy: float, signs_known: list[bool]
 ) -> int:
-    """Return FITPACK's next step; `known` says whether points on both sides of the root were found. 0 where it gives up."""
+    """Return FITPACK's next step; `signs_known` says whether points on both sides of the root were found. 0 where it gives up."""
     if abs(f2) < accuracy:
         return DONE
-    if not known[1]:
+    if not signs_known[1]:
         if f2 - f3 <= accuracy:
             return SHRINK_INSIDE if p2 * 0.04 <= p1 else SHRINK
-        known[1] = f2 < 0
-    if not known[0]:
+        signs_known[1] = f2 < 0
+    if not signs_known[0]:
         if f1 - f2 <= accuracy:
             return GROW_INSIDE if 0 < p3 <= p2 / 0.04 else GROW
-        known[0] = f2 > 0
+        signs_known[0] = f2 > 0
     if f2 >= f1 or f2 <= f3:
         return 0
     return RATIONAL + UPPER * int(p3 > 0) + BELOW * int(f2 < 0)
@@ -184,13 +185,13 @@ def _search(
     accuracy : float
         The distance that is small enough.
     """
-    p1, p3, made, known = 0.0, -1.0, [], [False, False]
+    p1, p3, codes, signs_known = 0.0, -1.0, [], [False, False]
     for step in range(LIMIT):
         if script is not None and script[step] == DONE:
             break
         f2, p2 = distance(p), p
-        code = _step_for(p1, p2, p3, f1, f2, f3, accuracy, known) if script is None else script[step]
-        made.append(code)
+        code = _step_for(p1, p2, p3, f1, f2, f3, accuracy, signs_known) if script is None else script[step]
+        codes.append(code)
         if code in (0, DONE):
             break
         if code in (SHRINK, SHRINK_INSIDE):
@@ -209,7 +210,7 @@ def _search(
                 p3, f3 = p2, f2
             else:
                 p1, f1 = p2, f2
-    return p, made
+    return p, codes
 
 
 def _start(knots: Sequence[Any], degrees: Sequence[int], points: Any, w: Any, rows: Any, right: Any) -> Any:
@@ -240,8 +241,8 @@ def _traced_weight(
     def distance(p: Any) -> Any:
         return np.sum((right - rows @ _penalised(rows, right, jumps, p**-2)) ** 2) - s
 
-    p, made = _search(distance, p, above - s, below - s, script, ACCURACY * s if script is None else 0.0)
-    return p**-2, made
+    p, codes = _search(distance, p, above - s, below - s, script, ACCURACY * s if script is None else 0.0)
+    return p**-2, codes
 
 
 def _places(t: Any, x: Any) -> tuple[Any, Any]:
@@ -258,7 +259,7 @@ def _places(t: Any, x: Any) -> tuple[Any, Any]:
 
 
 def smoothed(
-    what: str,
+    function_name: str,
     fit: Callable[..., Fit],
     degrees: Sequence[int],
     points: Sequence[Any],
@@ -297,7 +298,7 @@ def smoothed(
         x, y, weights, level = arrays[:axes], arrays[axes], arrays[axes + 1], float(arrays[axes + 2])
         if not all(np.isfinite(each).all() for each in (*x, y, weights)):
             raise refused(
-                f"{what} of data that are not finite",
+                f"{function_name} of data that are not finite",
                 "FITPACK returns NaN for all coefficients then",
                 "leave such points out; a weight of 0 is not enough",
             )
@@ -318,22 +319,22 @@ def smoothed(
         gap = np.max(np.abs(rows @ (c - fitted.coefficients)), initial=0.0)
         if not gap <= TOLERANCE * np.max(np.abs(right), initial=1e-300):
             raise refused(
-                f"this fit of {what}",
+                f"this fit of {function_name}",
                 "FITPACK does not solve the problem of least squares with these data",
                 "choose the knots, or less smoothing",
             )
         share = fitted.residual / level if level else 1.0
-        made: list[Any] = [np.array(weight), np.array(share), np.array(code or -int(weight > 0))]
+        decisions: list[Any] = [np.array(weight), np.array(share), np.array(code or -int(weight > 0))]
         for t, line in zip(fitted.knots, x, strict=True):
             first, second = _places(t, line)
             padding = (0, room - t.shape[0])
-            made += [
+            decisions += [
                 np.array(t.shape[0]),
                 np.pad(t, padding),
                 np.pad(first, padding),
                 np.pad(second, padding),
             ]
-        return tuple(made)
+        return tuple(decisions)
 
     number, positions = np.array(1), np.zeros(room, int)
     like = (np.zeros(()), np.zeros(()), number, *[number, np.zeros(room), positions, positions] * axes)
@@ -373,7 +374,7 @@ def _is_zero(s: Any) -> bool:
     return issubclass(type(s), int | float) and s == 0
 
 
-def _curve(what: str, x: Any, y: Any, w: Any, k: int, s: Any, xb: Any, xe: Any) -> Fit:
+def _curve(function_name: str, x: Any, y: Any, w: Any, k: int, s: Any, xb: Any, xe: Any) -> Fit:
     """Return the fit of a curve, or of some with the same knots."""
 
     def fit(points: Any, values: Any, weights: Any, level: float) -> Fit:
@@ -390,7 +391,7 @@ def _curve(what: str, x: Any, y: Any, w: Any, k: int, s: Any, xb: Any, xe: Any) 
         count = t.shape[0] - k - 1
         return Fit([t], np.stack([part[:count] for part in parts], axis=1), float(residual))
 
-    return smoothed(what, fit, [k], [x], y, w, s)
+    return smoothed(function_name, fit, [k], [x], y, w, s)
 
 
 @stands_for("scipy.interpolate._fitpack_impl.splrep")
@@ -452,9 +453,9 @@ def splprep(
     if not _is_zero(s):
         weights = np.ones(u.shape[0]) if w is None else np.asarray(w)
         s = u.shape[0] - math.sqrt(2 * u.shape[0]) if s is None else s
-        found = _curve("scipy.interpolate.splprep", u, points.T, weights, k, s, ub, ue)
-        parts = [found.coefficients[:, column] for column in range(points.shape[0])]
-        return (found.knots[0], parts, k), u
+        fit = _curve("scipy.interpolate.splprep", u, points.T, weights, k, s, ub, ue)
+        parts = [fit.coefficients[:, column] for column in range(points.shape[0])]
+        return (fit.knots[0], parts, k), u
     knots = interpolating_knots(u, k, ub, ue)
     c = solved_along_first(collocation(knots, k, u), points.T)
     return (knots, [c[:, column] for column in range(c.shape[1])], k), u
@@ -489,13 +490,13 @@ def _fit_of_objects(x: Any, y: Any, w: Any, k: int, s: Any, options: dict[str, A
 
     def fit(points: Any, values: Any, weights: Any, level: float) -> Fit:
         (line,) = points
-        made, _ = module.make_splprep(list(values.T), w=weights, u=line, k=k, s=level, **options)
-        left = np.sum((weights * (values.T - made(line).reshape(values.shape[::-1]))) ** 2)
-        return Fit([made.t], np.reshape(made.c, (-1, values.shape[1])), float(left))
+        spline, _ = module.make_splprep(list(values.T), w=weights, u=line, k=k, s=level, **options)
+        left = np.sum((weights * (values.T - spline(line).reshape(values.shape[::-1]))) ** 2)
+        return Fit([spline.t], np.reshape(spline.c, (-1, values.shape[1])), float(left))
 
-    found = smoothed("scipy.interpolate.make_splrep", fit, [k], [x], y, w, s)
+    smooth = smoothed("scipy.interpolate.make_splrep", fit, [k], [x], y, w, s)
     spline = sys.modules["scipy.interpolate._bsplines"].BSpline
-    return spline.construct_fast(found.knots[0], found.coefficients, k)
+    return spline.construct_fast(smooth.knots[0], smooth.coefficients, k)
 
 
 def _is_traced(s: Any, bc_type: Any) -> bool:
@@ -513,9 +514,9 @@ def make_splrep(
     x, y = np.asarray(x) + 0.0, np.asarray(y) + 0.0
     w = np.ones(x.shape[0]) if w is None else np.asarray(w) + 0.0
     ends = {"ub": options.pop("xb", None), "ue": options.pop("xe", None), **options}
-    made = _fit_of_objects(x, y[:, None], w, k, s, ends)
-    made.c = made.c[:, 0]
-    return made
+    spline = _fit_of_objects(x, y[:, None], w, k, s, ends)
+    spline.c = spline.c[:, 0]
+    return spline
 
 
 @stands_for("scipy.interpolate._fitpack_repro.make_splprep")
@@ -533,9 +534,9 @@ def make_splprep(
         u = length / length[-1]
     u = np.asarray(u)
     w = np.ones(u.shape[0]) if w is None else np.asarray(w) + 0.0
-    made = _fit_of_objects(u, points.T, w, k, s, options)
-    made.axis = 1
-    return made, u
+    spline = _fit_of_objects(u, points.T, w, k, s, options)
+    spline.axis = 1
+    return spline, u
 
 
 @stands_for("scipy.interpolate._fitpack_repro.generate_knots")
@@ -554,7 +555,17 @@ def generate_knots(x: Any, y: Any, *, w: Any = None, **options: Any) -> Any:
 
 
 def _surface(
-    what: str, x: Any, y: Any, z: Any, w: Any, bounds: Any, kx: int, ky: int, s: Any, eps: float, fit: Any
+    function_name: str,
+    x: Any,
+    y: Any,
+    z: Any,
+    w: Any,
+    bounds: Any,
+    kx: int,
+    ky: int,
+    s: Any,
+    eps: float,
+    fit: Any,
 ) -> Fit:
     x, y, z = np.ravel(x) + 0.0, np.ravel(y) + 0.0, np.ravel(z) + 0.0
     w = np.ones(x.shape[0]) if w is None else np.ravel(w) + 0.0
@@ -565,7 +576,7 @@ def _surface(
         tx, ty, c, residual = fit(*points, values[:, 0], weights, level)
         return Fit([tx, ty], c[: (tx.shape[0] - kx - 1) * (ty.shape[0] - ky - 1), None], float(residual))
 
-    return smoothed(what, decide, [kx, ky], [x, y], z[:, None], w, s)
+    return smoothed(function_name, decide, [kx, ky], [x, y], z[:, None], w, s)
 
 
 @stands_for("scipy.interpolate._fitpack2.SmoothBivariateSpline.__init__")
@@ -584,13 +595,13 @@ def smooth_surface(
     """Follow the constructor of `scipy.interpolate.SmoothBivariateSpline`."""
 
     def fit(x: Any, y: Any, z: Any, w: Any, level: float) -> Any:
-        found = type(self)(x, y, z, w, bbox, kx, ky, level, eps)
-        return *found.tck, found.fp
+        surface = type(self)(x, y, z, w, bbox, kx, ky, level, eps)
+        return *surface.tck, surface.fp
 
     level = float(np.size(z)) if s is None else s
-    made = _surface("scipy.interpolate.SmoothBivariateSpline", x, y, z, w, bbox, kx, ky, level, eps, fit)
-    self.fp, self.degrees = made.residual, (kx, ky)
-    self.tck = (*made.knots, made.coefficients[:, 0])
+    surface = _surface("scipy.interpolate.SmoothBivariateSpline", x, y, z, w, bbox, kx, ky, level, eps, fit)
+    self.fp, self.degrees = surface.residual, (kx, ky)
+    self.tck = (*surface.knots, surface.coefficients[:, 0])
 
 
 @stands_for("scipy.interpolate._fitpack2.LSQBivariateSpline.__init__")
@@ -610,12 +621,12 @@ def least_squares_surface(
     """Follow the constructor of `scipy.interpolate.LSQBivariateSpline`."""
 
     def fit(x: Any, y: Any, z: Any, w: Any, level: float) -> Any:
-        found = type(self)(x, y, z, tx, ty, w, bbox, kx, ky, eps)
-        return *found.tck, 0.0
+        surface = type(self)(x, y, z, tx, ty, w, bbox, kx, ky, eps)
+        return *surface.tck, 0.0
 
-    made = _surface("scipy.interpolate.LSQBivariateSpline", x, y, z, w, bbox, kx, ky, 0.0, 1e-16, fit)
-    self.fp, self.degrees = made.residual, (kx, ky)
-    self.tck = (*made.knots, made.coefficients[:, 0])
+    surface = _surface("scipy.interpolate.LSQBivariateSpline", x, y, z, w, bbox, kx, ky, 0.0, 1e-16, fit)
+    self.fp, self.degrees = surface.residual, (kx, ky)
+    self.tck = (*surface.knots, surface.coefficients[:, 0])
 
 
 @stands_for("scipy.interpolate._fitpack_impl.bisplrep")
@@ -643,16 +654,16 @@ def bisplrep(
     """Follow `scipy.interpolate.bisplrep`."""
     if full_output or task == 1:
         raise refused("scipy.interpolate.bisplrep with full_output or task=1, of traced arrays", *GIVEN)
-    given = (xb, xe, yb, ye)
+    bounds = (xb, xe, yb, ye)
 
     def fit(x: Any, y: Any, z: Any, w: Any, level: float) -> Any:
         module = sys.modules["scipy.interpolate._fitpack_impl"]
         (a, b, c, *_), residual, *_ = module.bisplrep(
-            x, y, z, w, *given, kx, ky, task, level, eps, tx, ty, 1, nxest, nyest
+            x, y, z, w, *bounds, kx, ky, task, level, eps, tx, ty, 1, nxest, nyest
         )
         return a, b, c, 0.0 if task == -1 else residual
 
     count = np.size(z)
     level = count - math.sqrt(2 * count) if s is None else s
-    made = _surface("scipy.interpolate.bisplrep", x, y, z, w, given, kx, ky, level, eps, fit)
-    return [*made.knots, made.coefficients[:, 0], kx, ky]
+    surface = _surface("scipy.interpolate.bisplrep", x, y, z, w, bounds, kx, ky, level, eps, fit)
+    return [*surface.knots, surface.coefficients[:, 0], kx, ky]

@@ -124,9 +124,9 @@ def entries(matrix: Any) -> Entries:
     return Entries(matrix.indices, major, matrix.data)
 
 
-def assembled(found: Entries, shape: tuple[int, int], kind: str, array: bool) -> Any:
+def assembled(elements: Entries, shape: tuple[int, int], kind: str, array: bool) -> Any:
     """Return a sparse matrix with these elements; those at the same position are added."""
-    rows, columns = np.asarray(found.rows, np.int64), np.asarray(found.columns, np.int64)
+    rows, columns = np.asarray(elements.rows, np.int64), np.asarray(elements.columns, np.int64)
     if kind not in FORMATS:
         raise refused(
             f"a sparse matrix with traced elements in format {kind!r}",
@@ -135,21 +135,21 @@ def assembled(found: Entries, shape: tuple[int, int], kind: str, array: bool) ->
         )
     maker = getattr(_sparse(), f"{kind}_{'array' if array else 'matrix'}")
     if kind == "coo":
-        return _filled(maker((np.zeros(len(rows)), (rows, columns)), shape=shape), found.data)
+        return _filled(maker((np.zeros(len(rows)), (rows, columns)), shape=shape), elements.data)
     keys = rows * shape[1] + columns if kind == "csr" else columns * shape[0] + rows
     unique, inverse = np.unique(keys, return_inverse=True)
     if len(unique) < len(keys):
-        data = segment_sums(found.data, inverse, len(unique))
+        data = segment_sums(elements.data, inverse, len(unique))
     elif np.array_equal(inverse, np.arange(len(keys))):
-        data = _elements(found.data)
+        data = _elements(elements.data)
     else:
-        data = taken(found.data, np.argsort(inverse))
+        data = taken(elements.data, np.argsort(inverse))
     width = shape[1] if kind == "csr" else shape[0]
     height = shape[0] if kind == "csr" else shape[1]
     counts = np.bincount(unique // max(width, 1), minlength=height)
     indptr = np.concatenate([[0], np.cumsum(counts)])
-    made = maker((np.zeros(len(unique)), unique % max(width, 1), indptr), shape=shape)
-    return _filled(made, data)
+    matrix = maker((np.zeros(len(unique)), unique % max(width, 1), indptr), shape=shape)
+    return _filled(matrix, data)
 
 
 def _filled(matrix: Any, data: Any) -> Any:
@@ -159,18 +159,18 @@ def _filled(matrix: Any, data: Any) -> Any:
 
 def with_data(matrix: Any, data: Any) -> Any:
     """Return a matrix of the same pattern with other elements."""
-    own = matrix.format if matrix.format in FORMATS else "csr"
-    return assembled(entries(matrix)._replace(data=data), matrix.shape, own, _is_array(matrix))
+    format = matrix.format if matrix.format in FORMATS else "csr"
+    return assembled(entries(matrix)._replace(data=data), matrix.shape, format, _is_array(matrix))
 
 
 def _is_array(matrix: Any) -> bool:
     return isinstance(matrix, _sparse().sparray)
 
 
-def _like(matrix: Any, found: Entries, shape: tuple[int, int]) -> Any:
+def _like(matrix: Any, elements: Entries, shape: tuple[int, int]) -> Any:
     """Return a matrix in the format of another one."""
-    own = matrix.format if matrix.format in FORMATS else "csr"
-    return assembled(found, shape, own, _is_array(matrix))
+    format = matrix.format if matrix.format in FORMATS else "csr"
+    return assembled(elements, shape, format, _is_array(matrix))
 
 
 def _positions(matrix: Any) -> tuple[Any, Any]:
@@ -184,14 +184,16 @@ def _positions(matrix: Any) -> tuple[Any, Any]:
 def _moved(matrix: Any, operation: Callable[[Any], Any]) -> Any:
     """Return what an operation makes that moves elements without a change."""
     plain, data = _positions(matrix)
-    made = operation(plain)
-    if is_sparse(made):
-        if made.ndim != 2:
+    result = operation(plain)
+    if is_sparse(result):
+        if result.ndim != 2:
             raise refused(
                 "a sparse array of one dimension", "its elements are traced", "index a slice: A[i:i+1]"
             )
-        return _like(made, entries(made)._replace(data=taken(data, entries(made).data - 1)), made.shape)
-    positions = np.asarray(made)
+        return _like(
+            result, entries(result)._replace(data=taken(data, entries(result).data - 1)), result.shape
+        )
+    positions = np.asarray(result)
     elements = taken(data, positions.reshape(-1) - 1)
     return np.reshape(elements, positions.shape)
 
@@ -438,12 +440,12 @@ def _combined(first: Any, second: Any) -> tuple[NDArray, NDArray, Any, Any]:
     parts = [entries(_like(matrix, entries(matrix), matrix.shape).tocsr()) for matrix in (first, second)]
     keys = [np.asarray(part.rows, np.int64) * n + part.columns for part in parts]
     union = np.union1d(*keys)
-    places = []
-    for own in keys:
-        place = np.full(len(union), -1)
-        place[np.searchsorted(union, own)] = np.arange(len(own))
-        places.append(place)
-    data = [taken(part.data, place) for part, place in zip(parts, places, strict=True)]
+    positions_of_parts = []
+    for matrix_keys in keys:
+        positions = np.full(len(union), -1)
+        positions[np.searchsorted(union, matrix_keys)] = np.arange(len(matrix_keys))
+        positions_of_parts.append(positions)
+    data = [taken(part.data, positions) for part, positions in zip(parts, positions_of_parts, strict=True)]
     return union // n, union % n, *data
 
 
@@ -475,8 +477,8 @@ def subtract_from(self: Any, other: Any) -> Any:
 
 @stands_for(BASE + "multiply")
 def multiply(self: Any, other: Any) -> Any:
-    found = entries(self)
-    data = _elements(found.data)
+    elements = entries(self)
+    data = _elements(elements.data)
     if is_sparse(other):
         if other.shape != self.shape:
             raise refused(
@@ -487,15 +489,19 @@ def multiply(self: Any, other: Any) -> Any:
         rows, columns, a, b = _combined(self, other)
         n = max(self.shape[1], 1)
         common = np.intersect1d(
-            *[np.asarray(part.rows, np.int64) * n + part.columns for part in (found, entries(other))]
+            *[np.asarray(part.rows, np.int64) * n + part.columns for part in (elements, entries(other))]
         )
-        kept = np.flatnonzero(np.isin(rows * n + columns, common))
-        return _like(self, Entries(rows[kept], columns[kept], taken(a * b, kept)), self.shape)
+        common_positions = np.flatnonzero(np.isin(rows * n + columns, common))
+        return _like(
+            self,
+            Entries(rows[common_positions], columns[common_positions], taken(a * b, common_positions)),
+            self.shape,
+        )
     if _is_scalar(other):
         return with_data(self, data * other)
-    whole = np.broadcast_to(other, self.shape) if np.shape(other) != self.shape else other
-    flat = np.asarray(found.rows, np.int64) * self.shape[1] + found.columns
-    return with_data(self, data * taken(np.reshape(whole, (-1,)), flat))
+    factors = np.broadcast_to(other, self.shape) if np.shape(other) != self.shape else other
+    flat = np.asarray(elements.rows, np.int64) * self.shape[1] + elements.columns
+    return with_data(self, data * taken(np.reshape(factors, (-1,)), flat))
 
 
 @stands_for(BASE + "__truediv__")
@@ -557,14 +563,14 @@ def total(self: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> An
     axis = axis[0] if isinstance(axis, tuple) else axis
     if not -2 <= axis < 2:
         raise ValueError(f"axis {axis} is out of bounds for a matrix")
-    found = (
+    sums = (
         segment_sums(data, columns, self.shape[1])
         if axis % 2 == 0
         else segment_sums(data, rows, self.shape[0])
     )
     if _is_array(self):
-        return found
-    return found[None, :] if axis % 2 == 0 else found[:, None]
+        return sums
+    return sums[None, :] if axis % 2 == 0 else sums[:, None]
 
 
 @stands_for(BASE + "mean")
@@ -604,8 +610,8 @@ def laplacian(
         rows, columns, data = rows[beside], columns[beside], taken(data, beside)
         degrees = segment_sums(data, rows if use_out_degree else columns, n)
     else:
-        places = np.arange(n)
-        data = np.where(places[:, None] == places, 0, graph)
+        numbers = np.arange(n)
+        data = np.where(numbers[:, None] == numbers, 0, graph)
         degrees = np.sum(data, axis=1 if use_out_degree else 0)
     isolated = degrees == 0
     ends = np.where(isolated, 1, np.sqrt(np.where(isolated, 1, degrees))) if normed else degrees
@@ -613,20 +619,20 @@ def laplacian(
     if is_sparse(graph):
         if normed:
             data = data / taken(ends, rows) / taken(ends, columns)
-        places = np.arange(n)
-        found = Entries(
-            np.concatenate([rows, places]),
-            np.concatenate([columns, places]),
+        numbers = np.arange(n)
+        elements = Entries(
+            np.concatenate([rows, numbers]),
+            np.concatenate([columns, numbers]),
             np.concatenate([-data, diagonal]),
         )
-        made = assembled(found, (n, n), "coo", _is_array(graph))
+        result = assembled(elements, (n, n), "coo", _is_array(graph))
     else:
-        made = np.where(
-            places[:, None] == places, diagonal, -(data / ends / ends[:, None] if normed else data)
+        result = np.where(
+            numbers[:, None] == numbers, diagonal, -(data / ends / ends[:, None] if normed else data)
         )
     if dtype is not None:
-        made, ends = made.astype(dtype), ends.astype(dtype)
-    return (made, ends) if return_diag else made
+        result, ends = result.astype(dtype), ends.astype(dtype)
+    return (result, ends) if return_diag else result
 
 
 # Products
@@ -653,8 +659,8 @@ def product_from_left(self: Any, other: Any) -> Any:
         raise ValueError("Scalar operands are not allowed, use '*' instead")
     rows, columns, data = entries(self)
     turned = assembled(Entries(columns, rows, data), self.shape[::-1], "csr", _is_array(self))
-    found = product(turned, np.transpose(other))
-    return np.transpose(found)
+    transposed = product(turned, np.transpose(other))
+    return np.transpose(transposed)
 
 
 @stands_for(BASE + "__mul__", MATRIX + "__mul__")
@@ -692,12 +698,12 @@ def kron(A: Any, B: Any, format: Any = None) -> Any:
     (m, n), (p, q) = first.shape, second.shape
     left, right = np.repeat(np.arange(len(a.rows)), len(b.rows)), np.tile(np.arange(len(b.rows)), len(a.rows))
     data = taken(a.data, left) * taken(b.data, right)
-    found = Entries(
+    elements = Entries(
         np.asarray(a.rows, np.int64)[left] * p + np.asarray(b.rows)[right],
         np.asarray(a.columns, np.int64)[left] * q + np.asarray(b.columns)[right],
         data,
     )
-    return assembled(found, (m * p, n * q), format or "coo", _is_array(first) or _is_array(second))
+    return assembled(elements, (m * p, n * q), format or "coo", _is_array(first) or _is_array(second))
 
 
 def _as_sparse(matrix: Any) -> Any:
@@ -721,15 +727,15 @@ def diags_array(
         _elements(diagonals).ndim == 1 if isinstance(diagonals, Handle) else _is_flat(diagonals)
     )
     parts = [diagonals] if single else list(diagonals)
-    places = [int(offset) for offset in np.atleast_1d(offsets)]
-    if len(parts) != len(places):
+    diagonal_offsets = [int(offset) for offset in np.atleast_1d(offsets)]
+    if len(parts) != len(diagonal_offsets):
         raise ValueError("number of diagonals and offsets must be the same")
     if shape is None:
-        size = len(parts[0]) + abs(places[0])
+        size = len(parts[0]) + abs(diagonal_offsets[0])
         shape = (size, size)
     m, n = shape
     rows, columns, data = [], [], []
-    for part, k in zip(parts, places, strict=True):
+    for part, k in zip(parts, diagonal_offsets, strict=True):
         count = max(min(m + min(k, 0), n - max(k, 0)), 0)
         numbers = np.broadcast_to(np.reshape(part, (-1,)), (count,)) if np.size(part) == 1 else part
         if len(numbers) != count:
@@ -740,8 +746,8 @@ def diags_array(
         rows.append(order - min(k, 0))
         columns.append(order + max(k, 0))
         data.append(numbers)
-    found = Entries(np.concatenate(rows), np.concatenate(columns), np.concatenate(data))
-    return assembled(found, (m, n), "csr" if format in (None, "dia") else format, True)
+    elements = Entries(np.concatenate(rows), np.concatenate(columns), np.concatenate(data))
+    return assembled(elements, (m, n), "csr" if format in (None, "dia") else format, True)
 
 
 @stands_for(CONSTRUCT + "spdiags")
@@ -761,9 +767,9 @@ def construct_of_diagonals(
         refuse_construction(self, arg1)
     data, offsets = arg1
     data = data if dtype is None else _elements(data).astype(dtype)
-    made = _of_diagonals(data, offsets, (int(shape[0]), int(shape[1])), None, _is_array(self))
-    self.__class__ = type(made)
-    vars(self).update(vars(made))
+    matrix = _of_diagonals(data, offsets, (int(shape[0]), int(shape[1])), None, _is_array(self))
+    self.__class__ = type(matrix)
+    vars(self).update(vars(matrix))
 
 
 @stands_for(BLOCKS + "__init__")
@@ -788,8 +794,8 @@ def _of_diagonals(data: Any, offsets: Any, shape: tuple[int, int], format: Any, 
         rows.append(inside - k)
         columns.append(inside)
         parts.append(taken(part, inside))
-    found = Entries(np.concatenate(rows), np.concatenate(columns), np.concatenate(parts))
-    return assembled(found, shape, "csr" if format in (None, "dia") else format, array)
+    elements = Entries(np.concatenate(rows), np.concatenate(columns), np.concatenate(parts))
+    return assembled(elements, shape, "csr" if format in (None, "dia") else format, array)
 
 
 @stands_for(CONSTRUCT + "hstack")
@@ -821,7 +827,7 @@ def block_array(blocks: Any, *, format: Any = None, dtype: Any = None) -> Any:
         raise ValueError("a row or a column of blocks has no block, so its extent is not known")
     tops, lefts = np.cumsum([0, *heights]), np.cumsum([0, *widths])
     rows, columns, data = [], [], []
-    known = [block for row in grid for block in row if block is not None]
+    present = [block for row in grid for block in row if block is not None]
     for i, row in enumerate(grid):
         for j, block in enumerate(row):
             if block is None:
@@ -830,14 +836,14 @@ def block_array(blocks: Any, *, format: Any = None, dtype: Any = None) -> Any:
                 raise ValueError(
                     f"blocks[{i}, {j}] has shape {block.shape}, expected ({heights[i]}, {widths[j]})"
                 )
-            found = entries(block)
-            rows.append(np.asarray(found.rows, np.int64) + tops[i])
-            columns.append(np.asarray(found.columns, np.int64) + lefts[j])
-            data.append(found.data)
-    whole = Entries(np.concatenate(rows), np.concatenate(columns), np.concatenate(data))
-    formats = {block.format for block in known}
+            elements = entries(block)
+            rows.append(np.asarray(elements.rows, np.int64) + tops[i])
+            columns.append(np.asarray(elements.columns, np.int64) + lefts[j])
+            data.append(elements.data)
+    elements_of_all = Entries(np.concatenate(rows), np.concatenate(columns), np.concatenate(data))
+    formats = {block.format for block in present}
     kind = format or (formats.pop() if len(formats) == 1 else "coo")
-    return assembled(whole, (int(tops[-1]), int(lefts[-1])), kind, any(map(_is_array, known)))
+    return assembled(elements_of_all, (int(tops[-1]), int(lefts[-1])), kind, any(map(_is_array, present)))
 
 
 # Containers: the elements are a leaf, the pattern is a part of the structure
@@ -906,15 +912,15 @@ def pattern_of(matrix: Any) -> Pattern:
     """
     fields = vars(matrix)
     key = tuple(map(id, _index_arrays(fields)))
-    known = _SEEN.get(key)
-    if known is None or not known.is_of(type(matrix), fields):
-        _SEEN[key] = known = Pattern(matrix)
-    return known
+    pattern = _SEEN.get(key)
+    if pattern is None or not pattern.is_of(type(matrix), fields):
+        _SEEN[key] = pattern = Pattern(matrix)
+    return pattern
 
 
 def _index_arrays(fields: dict[str, Any]) -> list[NDArray]:
-    found = [fields[name] for name in ("indices", "indptr", "coords") if name in fields]
-    return [part for field in found for part in (field if isinstance(field, tuple) else (field,))]
+    present_fields = [fields[name] for name in ("indices", "indptr", "coords") if name in fields]
+    return [part for field in present_fields for part in (field if isinstance(field, tuple) else (field,))]
 
 
 def _copied(field: Any) -> Any:

@@ -49,9 +49,9 @@ def refused(kind: type, why: str) -> ArraySubclassError:
     )
 
 
-def _returned_masked(said: str) -> ArraySubclassError:
+def _returned_masked(message: str) -> ArraySubclassError:
     return ArraySubclassError(
-        said,
+        message,
         where=user_site(3),
         why="its elements without the mask would be another result",
         remedy="return x.filled(...), and np.ma.getmaskarray(x) beside it",
@@ -216,14 +216,14 @@ def _class_of_instances(kind: type) -> Any:
     fronts = []
     for base, front in front_of.items():
         if issubclass(kind, base):
-            own = {name for each in kind.__mro__[: kind.__mro__.index(base)] for name in vars(each)}
-            if name := next(iter(own & vars(front).keys() - _OF_CLASSES), None):
+            own_names = {name for each in kind.__mro__[: kind.__mro__.index(base)] for name in vars(each)}
+            if name := next(iter(own_names & vars(front).keys() - _OF_CLASSES), None):
                 raise refused(kind, f"it has an own {name}, which cannot be called with traced elements")
             fronts.append(front)
-    made = type.__new__(type(kind), kind.__name__, (_Front, *fronts, kind, TracedNdarray), attributes)
+    cls = type.__new__(type(kind), kind.__name__, (_Front, *fronts, kind, TracedNdarray), attributes)
     if isinstance(kind, abc.ABCMeta):
-        abc._abc_init(made)  # type: ignore[attr-defined]
-    return made
+        abc._abc_init(cls)  # type: ignore[attr-defined]
+    return cls
 
 
 def instance(kind: type, content: Any, parent: Any) -> Any:
@@ -246,12 +246,12 @@ def instance(kind: type, content: Any, parent: Any) -> Any:
     memory = np.broadcast_to(_MEMORY, content.shape) if content.ndim else _boxed(_Number(content))
     before, _making.now = _making.now, True
     try:
-        made: Any = ndarray.view(memory, _class_of_instances(kind_of(kind)))
+        result: Any = ndarray.view(memory, _class_of_instances(kind_of(kind)))
     finally:
         _making.now = before
-    made._gradtape_content = content
-    made.__array_finalize__(parent)
-    return made
+    result._gradtape_content = content
+    result.__array_finalize__(parent)
+    return result
 
 
 def content_of(operand: Any) -> Any:
@@ -294,35 +294,35 @@ def as_instances(items: Any) -> Any:
         return {key: as_instances(item) for key, item in items.items()}
     if not is_subclass(items) or isinstance(items, TracedNdarray) or items is np.ma.masked:
         return items
-    made = instance(kind, ndarray.view(items, ndarray), items)
-    vars(made).update(getattr(items, "__dict__", ()))
-    return made
+    result = instance(kind, ndarray.view(items, ndarray), items)
+    vars(result).update(getattr(items, "__dict__", ()))
+    return result
 
 
-def _like(array: Any, made: Any) -> Any:
+def _like(array: Any, result: Any) -> Any:
     """Return a result of a method of an object: of its class, unless it is a number."""
-    return made if is_scalar(made) or type(array) is _Beside else instance(type(array), made, array)
+    return result if is_scalar(result) or type(array) is _Beside else instance(type(array), result, array)
 
 
-def is_scalar(made: Any) -> bool:
+def is_scalar(result: Any) -> bool:
     """Return whether NumPy has a scalar, or something that is no array, in this place."""
-    if isinstance(made, Handle):
-        return bool(getattr(made, "is_scalar", False))
-    return not isinstance(made, ndarray)
+    if isinstance(result, Handle):
+        return bool(getattr(result, "is_scalar", False))
+    return not isinstance(result, ndarray)
 
 
-def _as_array(made: Any) -> Any:
+def _as_array(result: Any) -> Any:
     """Return a result as an array, also one of rank 0, which NumPy's functions hand to ``__array_wrap__``."""
-    whole: Any = made
-    return whole[...] if is_scalar(made) and isinstance(made, Handle) else made
+    handle: Any = result
+    return handle[...] if is_scalar(result) and isinstance(result, Handle) else result
 
 
 def _method(name: str, *, plain: bool = False) -> Callable[..., Any]:
     """Return a method of ndarray for instances, whose result is of their class, or an array where `plain` is true."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made = getattr(self._gradtape_content, name)(*contents(args), **contents(kwargs))
-        return made if plain or made is None else _like(self, made)
+        result = getattr(self._gradtape_content, name)(*contents(args), **contents(kwargs))
+        return result if plain or result is None else _like(self, result)
 
     call.__name__ = name
     return call
@@ -334,14 +334,14 @@ def _reduction(ufunc: np.ufunc) -> Callable[..., Any]:
     def reduce(
         self: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **options: Any
     ) -> Any:
-        given = {name: option for name, option in options.items() if option is not _NO_VALUE}
+        keywords = {name: option for name, option in options.items() if option is not _NO_VALUE}
         if dtype is not None:
-            given["dtype"] = dtype
+            keywords["dtype"] = dtype
         if out is not None:
-            given["out"] = out
+            keywords["out"] = out
         if keepdims is not False and keepdims is not _NO_VALUE:
-            given["keepdims"] = keepdims
-        return ufunc.reduce(self, axis=axis, **given)
+            keywords["keepdims"] = keepdims
+        return ufunc.reduce(self, axis=axis, **keywords)
 
     return reduce
 
@@ -358,10 +358,10 @@ def _limit(ufunc: np.ufunc) -> Callable[..., Any]:
 
 def _accumulation(ufunc: np.ufunc) -> Callable[..., Any]:
     def accumulate(self: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        given = {"dtype": dtype, "out": out}
+        keywords = {"dtype": dtype, "out": out}
         array = self if axis is not None else self.ravel()
         return ufunc.accumulate(
-            array, axis=axis or 0, **{name: x for name, x in given.items() if x is not None}
+            array, axis=axis or 0, **{name: x for name, x in keywords.items() if x is not None}
         )
 
     return accumulate
@@ -414,18 +414,18 @@ class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
         ):
             before, in_numpy.now = in_numpy.now, True
             try:
-                made = implementation(*args, **kwargs)
-                if not isinstance(made, ndarray) or made.dtype != object:
-                    return made
+                result = implementation(*args, **kwargs)
+                if not isinstance(result, ndarray) or result.dtype != object:
+                    return result
             except (GradtapeError, TypeError) as error:  # of compiled code inside
                 if isinstance(self, np.ma.MaskedArray):  # whose elements alone are something else
                     raise _masked(function, error) from error
             finally:
                 in_numpy.now = before
-        made = function(*contents(args), **contents(kwargs))
+        result = function(*contents(args), **contents(kwargs))
         if kwargs.get("out") is not None:
             return kwargs["out"]
-        return _classified(function, args, kwargs, made)
+        return _classified(function, args, kwargs, result)
 
     # What is asked of the elements
 
@@ -528,21 +528,23 @@ class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
         """Return the same elements as an object of this class, or of another one; an array for ``np.ndarray``."""
         kinds = [each for each in (dtype, type) if isinstance(each, abc.ABCMeta | _TYPE)]
         kind = next((each for each in kinds if issubclass(each, ndarray)), None)
-        wanted = None if dtype is kind else dtype
-        made = self._gradtape_content.view() if wanted is None else self._gradtape_content.view(wanted)
+        new_dtype = None if dtype is kind else dtype
+        result = (
+            self._gradtape_content.view() if new_dtype is None else self._gradtape_content.view(new_dtype)
+        )
         if kind is ndarray:
-            return made
-        return instance(self.__class__ if kind is None else kind, made, self)
+            return result
+        return instance(self.__class__ if kind is None else kind, result, self)
 
     def astype(
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Any:
         """Return the elements with another dtype."""
         content = self._gradtape_content
-        made = content.astype(dtype, order=order, casting=casting, copy=copy)
-        if made is content:
+        result = content.astype(dtype, order=order, casting=casting, copy=copy)
+        if result is content:
             return self
-        return instance(type(self), _as_array(made), self) if subok else made
+        return instance(type(self), _as_array(result), self) if subok else result
 
     def conj(self) -> Any:
         """Return the complex conjugate: of real numbers the object itself."""
@@ -607,9 +609,9 @@ class _Beside(TracedNdarray):
     @classmethod
     def of(cls, array: Handle) -> _Beside:
         """Return a traced array in this form."""
-        made: _Beside = ndarray.view(np.broadcast_to(_MEMORY, array.shape), cls)
-        made._gradtape_content = array
-        return made
+        view: _Beside = ndarray.view(np.broadcast_to(_MEMORY, array.shape), cls)
+        view._gradtape_content = array
+        return view
 
 
 _TYPE: Final = type
@@ -686,38 +688,40 @@ _BY_ELEMENTS: Final = frozenset({np.array_equiv, np.i0, np.linspace, np.logspace
 """Functions whose code in Python takes an error of compiled code for an answer, converts, or wraps what compiled code returns."""
 
 
-def _classified(function: Any, args: Any, kwargs: dict[str, Any], made: Any) -> Any:
+def _classified(function: Any, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
     """Return the result of a function of arrays as the class that NumPy's compiled code, or code that reads memory, gives it."""
-    given = _flat((args, kwargs))
+    operands = _flat((args, kwargs))
     if function in _WRAPPED:
-        place, wrapped = _WRAPPED[function]
-        owner = args[place]
+        position, wrapped = _WRAPPED[function]
+        owner = args[position]
         if not is_subclass(owner):
-            return made
-        if not isinstance(made, tuple):
-            return made if function is np.linalg.svd else _wrapped(owner, made, None)
-        parts = [_wrapped(owner, part, None) if k in wrapped else part for k, part in enumerate(made)]
-        return type(made)(parts) if type(made) is tuple else type(made)(*parts)
-    if function in _OF_FIRST and is_subclass(given[0]):
-        if isinstance(made, tuple):  # np.linspace(..., retstep=True)
-            return tuple(instance(type(given[0]), part, given[0]) for part in made)
+            return result
+        if not isinstance(result, tuple):
+            return result if function is np.linalg.svd else _wrapped(owner, result, None)
+        parts = [_wrapped(owner, part, None) if k in wrapped else part for k, part in enumerate(result)]
+        return type(result)(parts) if type(result) is tuple else type(result)(*parts)
+    if function in _OF_FIRST and is_subclass(operands[0]):
+        if isinstance(result, tuple):  # np.linspace(..., retstep=True)
+            return tuple(instance(type(operands[0]), part, operands[0]) for part in result)
         return (
-            made if is_scalar(made) and not _OF_FIRST[function] else instance(type(given[0]), made, given[0])
+            result
+            if is_scalar(result) and not _OF_FIRST[function]
+            else instance(type(operands[0]), result, operands[0])
         )
     if function is np.meshgrid:
-        return type(made)(
+        return type(result)(
             instance(type(array), part, array) if is_subclass(array) else part
-            for array, part in zip(args, made, strict=True)
+            for array, part in zip(args, result, strict=True)
         )
     if function is np.concatenate:
-        owner = _wrapping(given, 0.0)
-        return made if owner is None else instance(type(owner), made, None)
-    if function in _OF_PRIORITY and not is_scalar(made):
-        if function is np.correlate and np.size(given[0]) < np.size(given[1]):
-            given[:2] = given[1::-1]
-        owner = given[int(_priority(given[1]) > _priority(given[0]))]
-        return instance(type(owner), made, owner) if is_subclass(owner) else made
-    return made
+        owner = _wrapping(operands, 0.0)
+        return result if owner is None else instance(type(owner), result, None)
+    if function in _OF_PRIORITY and not is_scalar(result):
+        if function is np.correlate and np.size(operands[0]) < np.size(operands[1]):
+            operands[:2] = operands[1::-1]
+        owner = operands[int(_priority(operands[1]) > _priority(operands[0]))]
+        return instance(type(owner), result, owner) if is_subclass(owner) else result
+    return result
 
 
 def _flat(items: Any) -> list[Any]:
@@ -739,9 +743,9 @@ def _wrapping(operands: Any, lowest: float = -np.inf) -> Any:
     return owner
 
 
-def _wrapped(owner: Any, array: Any, context: Any, made: Any = None) -> Any:
-    """Return an array as the class of an object wraps it; `made` is the result as NumPy's functions return it, which may be a number."""
-    is_number = made is not None and is_scalar(made)
+def _wrapped(owner: Any, array: Any, context: Any, result: Any = None) -> Any:
+    """Return an array as the class of an object wraps it; `result` is the result as NumPy's functions return it, which may be a number."""
+    is_number = result is not None and is_scalar(result)
     wrap = as_instances(owner).__array_wrap__
     names = getattr(getattr(wrap, "__code__", None), "co_varnames", ("return_scalar",))
     # without the last parameter as it was defined before NumPy 2

@@ -185,14 +185,14 @@ def root(value: Value) -> Value:
         elif isinstance(node.op, Switch):
             bodies = bodies_of(node)
             roots = [root(branch.outputs[value.index]) for branch in bodies]
-            places = {
+            positions = {
                 branch.inputs.index(it)
                 for branch, it in zip(bodies, roots, strict=True)
                 if it in branch.inputs
             }
-            if len(places) != 1:
+            if len(positions) != 1:
                 return value
-            value = node.inputs[1 + places.pop()]
+            value = node.inputs[1 + positions.pop()]
         else:
             return value
     return value
@@ -254,15 +254,15 @@ class _Conversion:
                 inputs.append(self.build.scalar(value.name or "x", value.dtype))
         outs = self._body(graph, inputs)
         results: list[Content] = []
-        for out, held in zip(graph.outputs, outs, strict=True):
+        for out, result in zip(graph.outputs, outs, strict=True):
             if out.dtype.kind == "O":
                 raise NotConvertibleError("stacks of unknown length")
-            if isinstance(held, Value):
-                results.append(conform(held, out.dtype, ()))
-            elif isinstance(held, Buffer) and held.is_owned and held.pointer not in results:
-                results.append(held.pointer)
+            if isinstance(result, Value):
+                results.append(conform(result, out.dtype, ()))
+            elif isinstance(result, Buffer) and result.is_owned and result.pointer not in results:
+                results.append(result.pointer)
             else:
-                results.append(self._stored(held, out.aval).pointer)
+                results.append(self._stored(result, out.aval).pointer)
         types = [aval(out.shape, out.dtype) for out in graph.outputs]
         self.procedure = self.build.finish(results, types)
 
@@ -280,18 +280,21 @@ class _Conversion:
                 uses[value] -= 1
             operands = [self._held(env, value) for value in node.inputs]
             donated = [
-                isinstance(held, Buffer) and held.is_owned and not uses[value] and operands.count(held) == 1
-                for value, held in zip(node.inputs, operands, strict=True)
+                isinstance(operand, Buffer)
+                and operand.is_owned
+                and not uses[value]
+                and operands.count(operand) == 1
+                for value, operand in zip(node.inputs, operands, strict=True)
             ]
-            for held, given in zip(operands, donated, strict=True):
-                if given and _overwrites(node):
-                    self._keep_reads(env, uses, held)
+            for operand, is_donated in zip(operands, donated, strict=True):
+                if is_donated and _overwrites(node):
+                    self._keep_reads(env, uses, operand)
             outs = self._node(node, operands, donated)
-            for out, held in zip(node.outs, outs, strict=True):
-                is_stored = uses[out] > 1 and out not in squared and _is_costly(held)
-                if isinstance(held, Virtual) and (not out.ndim or is_stored):
-                    held = self._stored(held, out.aval) if out.ndim else held.element(self.build, ())
-                env[out] = held
+            for out, operand in zip(node.outs, outs, strict=True):
+                is_stored = uses[out] > 1 and out not in squared and _is_costly(operand)
+                if isinstance(operand, Virtual) and (not out.ndim or is_stored):
+                    operand = self._stored(operand, out.aval) if out.ndim else operand.element(self.build, ())
+                env[out] = operand
         return [self._held(env, value) for value in body.outputs]
 
     def _held(self, env: dict[Value, Held], value: Value) -> Held:
@@ -304,9 +307,9 @@ class _Conversion:
     def _keep_reads(self, env: dict[Value, Held], uses: Counter[Value], written: Held) -> None:
         """Store what reads an array that is about to be overwritten."""
         assert isinstance(written, Buffer)
-        for value, held in env.items():
-            if isinstance(held, Virtual) and uses[value] > 0 and written.pointer in held.sources:
-                env[value] = self._stored(held, value.aval)
+        for value, operand in env.items():
+            if isinstance(operand, Virtual) and uses[value] > 0 and written.pointer in operand.sources:
+                env[value] = self._stored(operand, value.aval)
 
     def _node(self, node: Node, operands: Sequence[Held], donated: Sequence[bool]) -> Sequence[Held]:
         op = node.op
@@ -331,17 +334,17 @@ class _Conversion:
     def _elementwise(self, node: Node, operands: Sequence[Held]) -> Held:
         assert isinstance(node.op, Elementwise)
         if not node.out.ndim:
-            return emit(node.op, [self._scalar(held) for held in operands], **node.params)
+            return emit(node.op, [self._scalar(operand) for operand in operands], **node.params)
 
         def compute(build: ProcedureBuilder, index: Where) -> Value:
-            return emit(node.op, [_element(build, held, index) for held in operands], **node.params)
+            return emit(node.op, [_element(build, operand, index) for operand in operands], **node.params)
 
-        arrays = [held for held in operands if not isinstance(held, Value)]
+        arrays = [operand for operand in operands if not isinstance(operand, Value)]
         assert isinstance(node.op, Elementwise)
         return Virtual(node.out.shape, compute, _merged(arrays), {}, node.op.cost + _cost_of(arrays))
 
-    def _scalar(self, held: Held) -> Value:
-        return held if isinstance(held, Value) else held.element(self.build, ())
+    def _scalar(self, operand: Held) -> Value:
+        return operand if isinstance(operand, Value) else operand.element(self.build, ())
 
     def _index_map(self, node: Node, operands: Sequence[Held]) -> Held:
         op, (x, *indices), params = node.op, operands, node.params
@@ -352,7 +355,7 @@ class _Conversion:
 
         def compute(build: ProcedureBuilder, index: Where) -> Value:
             at = _positions(index)
-            readers = [_reader(build, held, shape[axis], axis) for axis, held in enumerate(indices)]
+            readers = [_reader(build, operand, shape[axis], axis) for axis, operand in enumerate(indices)]
             coordinates = _values(op.source(at, shape, *readers, **params))
             if op.inside is None:
                 return _element(build, x, coordinates)
@@ -376,7 +379,7 @@ class _Conversion:
             )
             return where(inside, _element(build, x, clamped), zero)
 
-        moved = [held for held in (x, *indices) if not isinstance(held, Value)]
+        moved = [operand for operand in (x, *indices) if not isinstance(operand, Value)]
         sources = dict.fromkeys(_merged(moved), False)
         virtual = Virtual(node.out.shape, compute, sources, {}, _cost_of(moved))
         return virtual if node.out.ndim else virtual.element(self.build, ())
@@ -390,23 +393,28 @@ class _Conversion:
         if not isinstance(v, Value) and target.pointer in v.reads():
             v = self._stored(v, node.inputs[1].aval)
         with self._nest(node.inputs[1].shape) as index:
-            readers = [_reader(self.build, held, target.shape[k], k) for k, held in enumerate(indices)]
-            place = flat(
+            readers = [
+                _reader(self.build, indices_of_axis, target.shape[k], k)
+                for k, indices_of_axis in enumerate(indices)
+            ]
+            position = flat(
                 _values(op.target(_positions(index), target.shape, *readers, **params)), target.shape
             )
             value = _element(self.build, v, index)
             if op.combine == "add":
-                value = self.build.load(target.pointer, place) + value
-            self.build.store(target.pointer, place, value)
+                value = self.build.load(target.pointer, position) + value
+            self.build.store(target.pointer, position, value)
         return target
 
     def _join(self, node: Node, operands: Sequence[Held]) -> Held:
         axis, out = node.params["axis"], node.out
         joined = self._new("join", out.aval)
-        for held, value, start in zip(operands, node.inputs, starts(node), strict=True):
+        for operand, value, start in zip(operands, node.inputs, starts(node), strict=True):
             with self._nest(value.shape) as index:
-                place = tuple([p + start if k == axis else p for k, p in enumerate(index)])
-                self.build.store(joined.pointer, flat(place, out.shape), _element(self.build, held, index))
+                position = tuple([p + start if k == axis else p for k, p in enumerate(index)])
+                self.build.store(
+                    joined.pointer, flat(position, out.shape), _element(self.build, operand, index)
+                )
         return joined
 
     def _reduce(self, node: Node, x: Held) -> Held:
@@ -414,23 +422,23 @@ class _Conversion:
         assert isinstance(op, Reduction)
         if op.identity is None and not math.prod(shape):
             raise NotConvertibleError("an extremum of nothing")
-        kept = [axis for axis in range(len(shape)) if axis not in axes]
+        outer_axes = [axis for axis in range(len(shape)) if axis not in axes]
         shares = op.monoid in ("maximum", "minimum") and node.out.dtype.kind == "f"
         if shares and isinstance(x, Virtual):
             # Another computation of an element may round differently.
             x = self._stored(x, node.inputs[0].aval)
-        out = self._new("sum", node.out.aval).pointer if kept else None
+        out = self._new("sum", node.out.aval).pointer if outer_axes else None
         result: Value | None = None
-        with self._nest([shape[axis] for axis in kept]) as outer:
-            first = self._first(op, x, kept, outer, shape)
+        with self._nest([shape[axis] for axis in outer_axes]) as outer:
+            first = self._first(op, x, outer_axes, outer, shape)
             total = self.build.variable("total", first, node.out.dtype)
             with self._nest([shape[axis] for axis in axes]) as inner:
-                index = _interleaved(kept, outer, axes, inner)
+                index = _interleaved(outer_axes, outer, axes, inner)
                 combined = UFUNCS[_MONOIDS[op.monoid]](self.build.read(total), _element(self.build, x, index))
                 self.build.assign(total, combined)
             result = self.build.read(total)
             if shares:
-                index_of = partial(_interleaved, kept, outer, axes)
+                index_of = partial(_interleaved, outer_axes, outer, axes)
                 result = self._shared(x, [shape[axis] for axis in axes], index_of, result)
             if out is not None:
                 self.build.store(out, flat(outer, node.out.shape), result)
@@ -450,10 +458,10 @@ class _Conversion:
             build.assign(count, build.read(count) + where(ties, literal(1, best.dtype), 0.0))
         return with_tangent_of(best, build.read(total) / build.read(count))
 
-    def _first(self, op: Reduction, x: Held, kept: Sequence[int], outer: Where, shape: Shape) -> Any:
+    def _first(self, op: Reduction, x: Held, outer_axes: Sequence[int], outer: Where, shape: Shape) -> Any:
         if op.identity is not None:
             return op.identity
-        index = dict(zip(kept, outer, strict=True))
+        index = dict(zip(outer_axes, outer, strict=True))
         return _element(self.build, x, tuple([index.get(axis, 0) for axis in range(len(shape))]))
 
     def _applied(self, node: Node, operands: Sequence[Held]) -> Sequence[Held]:
@@ -461,23 +469,23 @@ class _Conversion:
         if "rule" in node.params or any(out.dtype.kind == "O" for out in node.outs):
             raise NotConvertibleError(node.op.name)
         arguments: list[Value | Span] = []
-        for value, held in zip(node.inputs, operands, strict=True):
-            if isinstance(held, Value):
-                arguments.append(held)
+        for value, operand in zip(node.inputs, operands, strict=True):
+            if isinstance(operand, Value):
+                arguments.append(operand)
             else:
-                kept = held if isinstance(held, Buffer) else self._stored(held, value.aval)
-                arguments.append(Span(kept.pointer, integer(0), value.aval))
+                buffer = operand if isinstance(operand, Buffer) else self._stored(operand, value.aval)
+                arguments.append(Span(buffer.pointer, integer(0), value.aval))
         inputs = [Value(aval(value.shape, value.dtype)) for value in node.inputs]
         copy = node.copy(tuple(inputs))
         outs = copy.outs
         buffers = [self._new(node.op.name, out.aval) for out in outs]
         spans = tuple(
-            [Span(held.pointer, integer(0), out.aval) for held, out in zip(buffers, outs, strict=True)]
+            [Span(operand.pointer, integer(0), out.aval) for operand, out in zip(buffers, outs, strict=True)]
         )
         self.build.append(Apply(Body(inputs, [copy], outs, node.op.name), tuple(arguments), spans))
         return [
-            held if out.ndim else self.build.load(held.pointer, 0)
-            for held, out in zip(buffers, outs, strict=True)
+            operand if out.ndim else self.build.load(operand.pointer, 0)
+            for operand, out in zip(buffers, outs, strict=True)
         ]
 
     # Loops and branches
@@ -490,27 +498,29 @@ class _Conversion:
         consts, carries = node.params["consts"], node.params["carries"]
         body: Body = node.params["body"]
         shared = [
-            Buffer(held.pointer, held.shape, False) if isinstance(held, Buffer) else held
-            for held in operands[:consts]
+            Buffer(operand.pointer, operand.shape, False) if isinstance(operand, Buffer) else operand
+            for operand in operands[:consts]
         ]
         shared = [
-            self._stored(held, value.aval) if isinstance(held, Virtual) else held
-            for held, value in zip(shared, node.inputs, strict=False)
+            self._stored(operand, value.aval) if isinstance(operand, Virtual) else operand
+            for operand, value in zip(shared, node.inputs, strict=False)
         ]
-        for held in shared:
-            if isinstance(held, Buffer):
-                held.is_owned = False
+        for operand in shared:
+            if isinstance(operand, Buffer):
+                operand.is_owned = False
         carried = _Carries(self, node.inputs[consts : consts + carries], operands[consts:], donated[consts:])
         if isinstance(node.op, While):
             if len(body.outputs) > carries:
                 raise NotConvertibleError("stacks of unknown length")
             return self._while(node, body, shared, carried)
-        overwritten = {place.pointer for place in carried.places if isinstance(place, Buffer)}
+        overwritten = {carry.pointer for carry in carried.places if isinstance(carry, Buffer)}
         elements = [
-            held
-            if isinstance(held, Value) or overwritten.isdisjoint(held.reads())
-            else self._stored(held, value.aval)  # later iterations read it
-            for value, held in zip(node.inputs[consts + carries :], operands[consts + carries :], strict=True)
+            operand
+            if isinstance(operand, Value) or overwritten.isdisjoint(operand.reads())
+            else self._stored(operand, value.aval)  # later iterations read it
+            for value, operand in zip(
+                node.inputs[consts + carries :], operands[consts + carries :], strict=True
+            )
         ]
         return self._scan(node, body, shared, carried, elements)
 
@@ -523,16 +533,18 @@ class _Conversion:
         with build.loop(length) as iteration:
             index = (length - 1) - iteration if node.params["reverse"] else iteration
             rows = [
-                _row(held, index, value.shape[1:])
-                for held, value in zip(elements, node.inputs[len(node.inputs) - len(elements) :], strict=True)
+                _row(operand, index, value.shape[1:])
+                for operand, value in zip(
+                    elements, node.inputs[len(node.inputs) - len(elements) :], strict=True
+                )
             ]
             rows = [
-                held if not isinstance(held, Virtual) or held.shape else held.element(build, ())
-                for held in rows
+                operand if not isinstance(operand, Virtual) or operand.shape else operand.element(build, ())
+                for operand in rows
             ]
             outs = self._body(body, [index, *shared, *carried.inner(), *rows])
-            for y, held, value in zip(ys, outs[count:], body.outputs[count:], strict=True):
-                self._fill(y.pointer, held, value.shape, index * value.size)
+            for y, operand, value in zip(ys, outs[count:], body.outputs[count:], strict=True):
+                self._fill(y.pointer, operand, value.shape, index * value.size)
             carried.next(outs[:count], body.outputs)
         return [*carried.results(), *ys]
 
@@ -542,8 +554,8 @@ class _Conversion:
         if bound is not None:
             asked: Body = node.params["condition"]
             needed = Body(asked.inputs, extract([bound], asked.inputs)[0], [bound])
-            (held,) = self._body(needed, [integer(0), *shared, *carried.inner(False)])
-            count = self._scalar(held)
+            (bound_value,) = self._body(needed, [integer(0), *shared, *carried.inner(False)])
+            count = self._scalar(bound_value)
             with build.loop(count) as number:
                 carried.next(self._body(body, [number, *shared, *carried.inner()]), body.outputs)
             return [*carried.results(), UFUNCS["maximum"](count, 0)]
@@ -566,9 +578,11 @@ class _Conversion:
         """Convert a switch to nested branches; an array that a branch writes in place is written in all of them."""
         build, branches = self.build, bodies_of(node)
         arguments: list[Held] = []
-        for held, value, gone in zip(operands[1:], node.inputs[1:], donated[1:], strict=True):
-            held = self._stored(held, value.aval) if isinstance(held, Virtual) else held
-            arguments.append(Buffer(held.pointer, held.shape, gone) if isinstance(held, Buffer) else held)
+        for operand, value, is_donated in zip(operands[1:], node.inputs[1:], donated[1:], strict=True):
+            operand = self._stored(operand, value.aval) if isinstance(operand, Virtual) else operand
+            arguments.append(
+                Buffer(operand.pointer, operand.shape, is_donated) if isinstance(operand, Buffer) else operand
+            )
         targets: list[Held] = []
         variables: list[Any] = []
         for number, out in enumerate(node.outs):
@@ -591,39 +605,46 @@ class _Conversion:
 
         choose(0)
         return [
-            held if variable is None else build.read(variable)
-            for held, variable in zip(targets, variables, strict=True)
+            operand if variable is None else build.read(variable)
+            for operand, variable in zip(targets, variables, strict=True)
         ]
 
     def _target(
-        self, branches: Sequence[Body], place: int, given: Sequence[Held], taken: Sequence[Held], out: Value
+        self,
+        branches: Sequence[Body],
+        position: int,
+        arguments: Sequence[Held],
+        targets: Sequence[Held],
+        out: Value,
     ) -> Buffer:
         """Return the array into which the branches write an output: an operand that one of them writes in place, or a new one."""
         for branch in branches:
-            start = root(branch.outputs[place])
+            start = root(branch.outputs[position])
             if start in branch.inputs:
-                held = given[branch.inputs.index(start)]
-                pointers = [other.pointer for other in taken if isinstance(other, Buffer)]
-                if isinstance(held, Buffer) and held.is_owned and held.pointer not in pointers:
-                    return held
+                argument = arguments[branch.inputs.index(start)]
+                pointers = [other.pointer for other in targets if isinstance(other, Buffer)]
+                if isinstance(argument, Buffer) and argument.is_owned and argument.pointer not in pointers:
+                    return argument
         return self._new("chosen", out.aval)
 
     def _branch(
-        self, branch: Body, given: Sequence[Held], targets: Sequence[Held], variables: Sequence[Any]
+        self, branch: Body, arguments: Sequence[Held], targets: Sequence[Held], variables: Sequence[Any]
     ) -> None:
-        written = {held.pointer for held in targets if isinstance(held, Buffer)}
+        written = {argument.pointer for argument in targets if isinstance(argument, Buffer)}
         inputs = [
-            Buffer(held.pointer, held.shape, held.pointer in written) if isinstance(held, Buffer) else held
-            for held in given
+            Buffer(argument.pointer, argument.shape, argument.pointer in written)
+            if isinstance(argument, Buffer)
+            else argument
+            for argument in arguments
         ]
         outs = self._body(branch, inputs)
-        for held, variable in zip(outs, variables, strict=True):
+        for argument, variable in zip(outs, variables, strict=True):
             if variable is not None:
-                self.build.assign(variable, convert(self._scalar(held), variable.type.dtype))
+                self.build.assign(variable, convert(self._scalar(argument), variable.type.dtype))
         self._move(
             [
-                (target.pointer, held, value.aval)
-                for target, held, value in zip(targets, outs, branch.outputs, strict=True)
+                (target.pointer, argument, value.aval)
+                for target, argument, value in zip(targets, outs, branch.outputs, strict=True)
                 if isinstance(target, Buffer)
             ]
         )
@@ -635,29 +656,29 @@ class _Conversion:
         moves = [move for move in moves if not (isinstance(move[1], Buffer) and move[1].pointer is move[0])]
         overwritten = {pointer for pointer, _, _ in moves}
         ready = []
-        for pointer, held, type_ in moves:
-            reads = {} if isinstance(held, Value) else held.reads()
+        for pointer, source, type_ in moves:
+            reads = {} if isinstance(source, Value) else source.reads()
             others = (overwritten & set(reads)) - ({pointer} if reads.get(pointer) else set())
-            ready.append((pointer, self._stored(held, type_) if others else held, type_))
-        for pointer, held, type_ in ready:
-            self._fill(pointer, held, type_.shape)
+            ready.append((pointer, self._stored(source, type_) if others else source, type_))
+        for pointer, source, type_ in ready:
+            self._fill(pointer, source, type_.shape)
 
-    def _fill(self, pointer: Pointer, held: Held, shape: Shape, offset: Value | int = 0) -> None:
+    def _fill(self, pointer: Pointer, source: Held, shape: Shape, offset: Value | int = 0) -> None:
         """Write an array into contiguous memory."""
         with self._nest(shape) as index:
             position = flat(index, shape)
             position = position if isinstance(offset, int) and not offset else position + offset
-            self.build.store(pointer, position, _element(self.build, held, index))
+            self.build.store(pointer, position, _element(self.build, source, index))
 
     def _new(self, name: str, type_: Aval) -> Buffer:
         """Return memory for an array. That of an iteration serves all iterations: each writes all of it before it reads it."""
         with self.build.at_start():
             return Buffer(self.build.allocate(name, type_.size, type_.dtype), type_.shape, True)
 
-    def _stored(self, held: Held, type_: Aval) -> Buffer:
+    def _stored(self, operand: Held, type_: Aval) -> Buffer:
         """Return a copy of an array in memory of its own."""
         buffer = self._new("copy", type_)
-        self._fill(buffer.pointer, held, type_.shape)
+        self._fill(buffer.pointer, operand, type_.shape)
         return buffer
 
     @contextmanager
@@ -699,14 +720,14 @@ class _Carries:
     ) -> None:
         self.conversion = conversion
         self.places: list[Any] = []
-        for value, held, gone in zip(inits, operands, donated, strict=False):
+        for value, operand, is_donated in zip(inits, operands, donated, strict=False):
             if not value.ndim:
-                scalar = conversion._scalar(held)
+                scalar = conversion._scalar(operand)
                 self.places.append(conversion.build.variable(value.name or "c", scalar, value.dtype))
-            elif gone:
-                self.places.append(held)
+            elif is_donated:
+                self.places.append(operand)
             else:
-                self.places.append(conversion._stored(held, value.aval))
+                self.places.append(conversion._stored(operand, value.aval))
 
     def inner(self, may_write: bool = True) -> list[Held]:
         """Return what an iteration begins with."""
@@ -720,11 +741,13 @@ class _Carries:
     def next(self, outs: Sequence[Held], values: Sequence[Value]) -> None:
         """Let the next iteration begin with these."""
         moves = []
-        for carry, held, value in zip(self.places, outs, values, strict=False):
+        for carry, result, value in zip(self.places, outs, values, strict=False):
             if isinstance(carry, Buffer):
-                moves.append((carry.pointer, held, value.aval))
+                moves.append((carry.pointer, result, value.aval))
             else:
-                self.conversion.build.assign(carry, convert(self.conversion._scalar(held), carry.type.dtype))
+                self.conversion.build.assign(
+                    carry, convert(self.conversion._scalar(result), carry.type.dtype)
+                )
         self.conversion._move(moves)
 
     def results(self) -> list[Held]:
@@ -745,29 +768,29 @@ _MONOIDS: Final = {
 """The rows that combine two elements of a reduction."""
 
 
-def _element(build: ProcedureBuilder, held: Held, index: Where) -> Value:
-    return held if isinstance(held, Value) else held.element(build, index)
+def _element(build: ProcedureBuilder, operand: Held, index: Where) -> Value:
+    return operand if isinstance(operand, Value) else operand.element(build, index)
 
 
 def _reader(
-    build: ProcedureBuilder, held: Held, extent: int, axis: int
+    build: ProcedureBuilder, indices: Held, extent: int, axis: int
 ) -> Callable[[tuple[Any, ...]], Position | int]:
     """Return a function that reads an index array: negative indices count from the end, others outside the extent are errors."""
 
     def read(position: tuple[Any, ...]) -> Position | int:
-        number = integer(_element(build, held, _values(position)))
+        number = integer(_element(build, indices, _values(position)))
         checked = checked_index(build, number, extent, axis)
         return Position(checked) if isinstance(checked, Value) else checked
 
     return read
 
 
-def _row(held: Held, index: Value, shape: Shape) -> Held:
+def _row(operand: Held, index: Value, shape: Shape) -> Held:
     """Return an element along the leading axis."""
-    assert not isinstance(held, Value)
-    sources = dict.fromkeys(held.reads(), False)
+    assert not isinstance(operand, Value)
+    sources = dict.fromkeys(operand.reads(), False)
     return Virtual(
-        shape, lambda build, rest: held.element(build, (index, *rest)), sources, {}, _cost_of([held])
+        shape, lambda build, rest: operand.element(build, (index, *rest)), sources, {}, _cost_of([operand])
     )
 
 
@@ -780,9 +803,9 @@ def _merged(arrays: Iterable[Buffer | Virtual]) -> dict[Pointer, bool]:
     return merged
 
 
-def _interleaved(kept: Sequence[int], outer: Where, axes: Sequence[int], inner: Where) -> Where:
-    places = dict(zip([*kept, *axes], [*outer, *inner], strict=True))
-    return tuple([places[axis] for axis in range(len(places))])
+def _interleaved(outer_axes: Sequence[int], outer: Where, axes: Sequence[int], inner: Where) -> Where:
+    coordinates = dict(zip([*outer_axes, *axes], [*outer, *inner], strict=True))
+    return tuple([coordinates[axis] for axis in range(len(coordinates))])
 
 
 MOST_COMPUTED_TWICE: Final = 3
@@ -794,9 +817,9 @@ def _cost_of(arrays: Iterable[Buffer | Virtual]) -> float:
     return sum(array.cost for array in arrays if isinstance(array, Virtual))
 
 
-def _is_costly(held: Held) -> bool:
+def _is_costly(operand: Held) -> bool:
     """Return whether elements are stored rather than computed twice."""
-    return isinstance(held, Virtual) and held.cost > MOST_COMPUTED_TWICE
+    return isinstance(operand, Virtual) and operand.cost > MOST_COMPUTED_TWICE
 
 
 def _overwrites(node: Node) -> int:
@@ -809,17 +832,17 @@ def _overwrites(node: Node) -> int:
 def _reads_first(body: Graph) -> Iterator[Node]:
     """Yield the nodes of a body in an order in which, as far as possible, arrays are read before they are overwritten."""
     waiting = list(body.nodes)
-    known = set(body.inputs)
+    computed = set(body.inputs)
     while waiting:
         ready = [
             node
             for node in waiting
             if all(
-                value in known or isinstance(value, Literal) or value.data is not None
+                value in computed or isinstance(value, Literal) or value.data is not None
                 for value in node.inputs
             )
         ]
         chosen = min(ready, key=_overwrites)
         waiting.remove(chosen)
-        known.update(chosen.outs)
+        computed.update(chosen.outs)
         yield chosen

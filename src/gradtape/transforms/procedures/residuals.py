@@ -169,12 +169,12 @@ class Planner:
 
     def _needs_of(self, block: Block) -> Iterator[tuple[int, Statement, Content]]:
         """Yield what the steps of a block need of the forward sweep, with the position and the step."""
-        seen: set[Value] = (
+        extracted_of_block: set[Value] = (
             set()
         )  # by steps that are there in any plan; these come with the latest position first
         for position, steps in self._adjoint.steps[block].items():
             for step in steps:
-                known = set(seen) if step in self._adjoint.inner else seen
+                extracted = set(extracted_of_block) if step in self._adjoint.inner else extracted_of_block
                 for inner in self._adjoint.inner.get(step, ()):
                     if inner in self._reruns:
                         for content in self._reruns[inner].contents:
@@ -182,15 +182,15 @@ class Planner:
                                 yield position, step, needed
                 for statement in walk([step]):
                     for content in statement.uses():
-                        for needed in self._of_forward_sweep(content, block, known):
+                        for needed in self._of_forward_sweep(content, block, extracted):
                             yield position, step, needed
 
     def _of_forward_sweep(
-        self, content: Content, block: Block, seen: set[Value] | None = None
+        self, content: Content, block: Block, already_extracted: set[Value] | None = None
     ) -> list[Content]:
         """Return the largest parts of an expression in a block that are computed from the forward sweep alone.
 
-        What depends on the reverse sweep and is in `seen` is left out, and is entered there.
+        What depends on the reverse sweep and is in `already_extracted` is left out, and is entered there.
         """
         places = self._tree.places
         if isinstance(content, Pointer):
@@ -198,11 +198,11 @@ class Planner:
         if isinstance(content, Literal):
             return []
         self._tree.place_of(content, block)
-        known: set[Value] = set() if seen is None else seen
+        extracted: set[Value] = set() if already_extracted is None else already_extracted
         nodes, leaves = extract(
-            [content], stop=lambda x: not x.is_made or places.get(x) is not None or x in known
+            [content], stop=lambda x: not x.is_made or places.get(x) is not None or x in extracted
         )
-        known.update(out for node in nodes for out in node.outs)
+        extracted.update(out for node in nodes for out in node.outs)
         return [leaf for leaf in leaves if places.get(leaf) is not None]
 
     def _plan(self, restored: Collection[Location]) -> Plan:
@@ -213,11 +213,11 @@ class Planner:
         ]
         while True:  # terminates: each round but the last has more readers
             plan = self._plan_for(restored, readers)
-            known = {access for _, access, _ in readers}
-            more = [reader for reader in plan.readers if reader[1] not in known]
-            if not more or not restored:
+            accesses = {access for _, access, _ in readers}
+            new_readers = [reader for reader in plan.readers if reader[1] not in accesses]
+            if not new_readers or not restored:
                 return plan
-            readers += more
+            readers += new_readers
 
     def _plan_for(self, restored: Collection[Location], readers: Sequence[Reader]) -> Plan:
         plan = Plan()
@@ -237,8 +237,8 @@ class Planner:
             outer = demands[block.parent]
             for content in self._resolve(plan, block, needs, restored):
                 outer[content] = max(block.place, outer.get(content, -1))
-            olds = [old for old in plan.olds[block].values() if old is not None]
-            plan.records[block] = [*plan.records[block], *olds]
+            overwritten = [old for old in plan.olds[block].values() if old is not None]
+            plan.records[block] = [*plan.records[block], *overwritten]
             weight = self._weights[block]
             plan.cost += weight * sum(_bytes(content) for content in plan.records[block])
         return plan
@@ -262,7 +262,7 @@ class Planner:
         needs: dict[Content, int],
     ) -> None:
         """Enter the statements of a block that are undone, and what is needed for that."""
-        olds = plan.olds[block] = {}
+        overwritten = plan.olds[block] = {}
         if not restored:
             return
         for position, statement in enumerate(block.statements):
@@ -283,16 +283,16 @@ class Planner:
                     continue
                 contents: list[Content] = []
                 if isinstance(statement, Apply):
-                    olds[position] = None
+                    overwritten[position] = None
                     for span in statement.outputs:
                         contents += [span.pointer, span.offset]
                         size = span.aval.size * span.aval.dtype.itemsize
                         plan.cost += self._weights[block] * size
                 elif isinstance(statement, Store):
-                    olds[position] = leaf(statement.value.dtype)
+                    overwritten[position] = leaf(statement.value.dtype)
                     contents += [statement.pointer, statement.index]
                 elif isinstance(statement, Assign) and isinstance(statement.value, Value):
-                    olds[position] = leaf(statement.value.dtype)
+                    overwritten[position] = leaf(statement.value.dtype)
                 for content in contents:
                     for needed in self._of_forward_sweep(content, block):
                         needs[needed] = max(position, needs.get(needed, -1))
@@ -302,10 +302,10 @@ class Planner:
     ) -> list[Content]:
         """Enter the record and the loads of a block; return what is needed of the blocks around it."""
         key = block, frozenset(needs.items()), frozenset(self._accessed[block].intersection(restored))
-        found = self._resolved.get(key)
-        if found is None:
-            found = self._resolved[key] = self._resolve_anew(block, dict(needs), restored)
-        outer, part = found
+        resolution = self._resolved.get(key)
+        if resolution is None:
+            resolution = self._resolved[key] = self._resolve_anew(block, dict(needs), restored)
+        outer, part = resolution
         plan.records[block] = part.records[block]
         plan.reloads[block] = part.reloads[block]
         plan.order.update(part.order)
@@ -320,12 +320,12 @@ class Planner:
         """Return what is needed of the blocks around a block, and its part of the plan."""
         while True:  # terminates: each round but the last needs more, or something earlier
             part = Plan()
-            outer, more = self._resolve_once(part, block, needs, restored)
-            grown = [content for content, last in more.items() if needs.get(content, -2) < last]
+            outer, new_demands = self._resolve_once(part, block, needs, restored)
+            grown = [content for content, last in new_demands.items() if needs.get(content, -2) < last]
             if not grown:
                 return outer, part
             for content in grown:
-                needs[content] = more[content]
+                needs[content] = new_demands[content]
 
     def _resolve_once(
         self, plan: Plan, block: Block, needs: dict[Content, int], restored: Collection[Location]
@@ -364,7 +364,7 @@ class Planner:
             place = places.get(content)
             if place is not None and place.block is block:
                 last[content] = max(last[content], place.position)
-        gone = [
+        clobbered = [
             value
             for value in last
             if isinstance(value, Value)
@@ -373,8 +373,8 @@ class Planner:
             and self._stands(value, block)
             and not self._is_readable(value, block, last[value], restored)
         ]
-        recorded: list[Content] = list(self._cut(gone, values, nodes))
-        for value in gone:
+        recorded: list[Content] = list(self._cut(clobbered, values, nodes))
+        for value in clobbered:
             location = self._location(value)
             if location is not None:
                 before = plan.recorded_locations.get(location, 0.0)
@@ -385,13 +385,13 @@ class Planner:
             last[pointer] = max(needs[pointer], place.position)
             if not self._is_readable(pointer, block, last[pointer], restored):
                 recorded.append(pointer)
-        kept = set(recorded)
-        _, leaves = extract(values, stop=lambda value: value in kept or is_leaf(value))
-        more: dict[Content, int] = {}
+        saved = set(recorded)
+        _, leaves = extract(values, stop=lambda value: value in saved or is_leaf(value))
+        new_demands: dict[Content, int] = {}
         reloads: dict[int, list[Load | Read]] = {}
-        found: list[Content] = [*leaves, *pointers]
-        for content in found:
-            if content in kept:
+        demanded: list[Content] = [*leaves, *pointers]
+        for content in demanded:
+            if content in saved:
                 continue
             if not self._stands(content, block):
                 outer[content] = None
@@ -401,13 +401,13 @@ class Planner:
             store = in_memory.get(content)
             if store is not None and isinstance(content, Value):
                 position = self._stored[block][content][1]
-                again = Load(content, store.pointer, store.index)
+                reload = Load(content, store.pointer, store.index)
                 when = max(last[content], position)
-                reloads.setdefault(when, []).append(again)
-                plan.order[again] = position
+                reloads.setdefault(when, []).append(reload)
+                plan.order[reload] = position
                 plan.readers.append((store.pointer.memory, store, Place(block, position)))
                 for needed in (*self._of_forward_sweep(store.index, block), store.pointer):
-                    more[needed] = max(when, more.get(needed, -1))
+                    new_demands[needed] = max(when, new_demands.get(needed, -1))
                 continue
             statement = self._definitions.get(content)
             if isinstance(statement, Load | Read):
@@ -418,24 +418,26 @@ class Planner:
                 plan.readers.append((location, statement, place))
                 if isinstance(statement, Load):
                     for needed in (*self._of_forward_sweep(statement.index, block), statement.pointer):
-                        more[needed] = max(last[content], more.get(needed, -1))
+                        new_demands[needed] = max(last[content], new_demands.get(needed, -1))
         plan.records[block] = recorded
         plan.reloads[block] = reloads
-        return list(outer), more
+        return list(outer), new_demands
 
-    def _cut(self, gone: Sequence[Value], needed: Sequence[Value], nodes: Sequence[Node]) -> list[Value]:
+    def _cut(self, clobbered: Sequence[Value], needed: Sequence[Value], nodes: Sequence[Node]) -> list[Value]:
         """Return what to record: results of expensive rows rather than their operands, unless these are far fewer and rows so few
         that the forward sweep computes too that their cost, in additions, is below the bytes that are saved."""
-        fast = residuals(gone, needed, nodes, self._forward, (), EXPENSIVE_ON_TAPE)
+        fast = residuals(clobbered, needed, nodes, self._forward, (), EXPENSIVE_ON_TAPE)
         size = sum(map(_bytes, fast))
         if size < MOST_EXTRA:
             return fast
-        small = residuals(gone, needed, nodes, (), (), EXPENSIVE_ON_TAPE)
+        small = residuals(clobbered, needed, nodes, (), (), EXPENSIVE_ON_TAPE)
         extra = size - sum(map(_bytes, small))
         if extra < MOST_EXTRA or 3 * extra <= 2 * size:
             return fast
-        again, _ = extract(needed, stop=lambda value: not value.is_made or value in small)
-        rows = [node.op for node in again if node in self._forward and is_expensive(node, EXPENSIVE_ON_TAPE)]
+        recomputed, _ = extract(needed, stop=lambda value: not value.is_made or value in small)
+        rows = [
+            node.op for node in recomputed if node in self._forward and is_expensive(node, EXPENSIVE_ON_TAPE)
+        ]
         return fast if sum(row.cost for row in rows if isinstance(row, Elementwise)) >= extra else small
 
     def _stands(self, content: Content, block: Block) -> bool:

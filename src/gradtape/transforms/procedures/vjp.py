@@ -161,8 +161,8 @@ def planned_policy(
     if tape is not None and tape <= budget:
         return None
     chunked = _ReverseMode(procedure, counts, active, seeded, "sqrt", between)
-    found: list[Any] = [chunked.policy_within(rerun, budget) for rerun in chunked.reruns.values()]
-    least = [policy for policy in found if isinstance(policy, tuple)]
+    policies: list[Any] = [chunked.policy_within(rerun, budget) for rerun in chunked.reruns.values()]
+    least = [policy for policy in policies if isinstance(policy, tuple)]
     return min(least, default="sqrt")
 
 
@@ -207,11 +207,11 @@ class _ReverseMode:
         build = self._build
         build.parameters += procedure.parameters
         build.types += procedure.types
-        made = iter(() if between is None else between.makes)
+        makes = iter(() if between is None else between.makes)
         self._made: list[tuple[Content, Aval]] = []
         for content, type_, flag in zip(procedure.results, procedure.result_types, seeded, strict=True):
             if flag:
-                is_made = next(made, False)
+                is_made = next(makes, False)
                 name = f"{content.name}_b" if isinstance(content, Pointer) else "seed"
                 seed = self._parameter(name, type_, is_made)
                 self._seeds.append((content, seed, type_))
@@ -227,8 +227,8 @@ class _ReverseMode:
         forward, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
         inputs = self._tree, self._adjoint, definitions, set(forward), dependence
         self._plan = Planner(*inputs, {}).best()
-        found = find_reruns(procedure, self._tree, dependence, self._policy is not None)
-        self.reruns = {rerun.block: rerun for rerun in found if rerun.own or self._has_records(rerun)}
+        reruns = find_reruns(procedure, self._tree, dependence, self._policy is not None)
+        self.reruns = {rerun.block: rerun for rerun in reruns if rerun.own or self._has_records(rerun)}
         if self.reruns:
             self._plan = Planner(*inputs, self.reruns).best()
         self._keeps = True
@@ -272,7 +272,7 @@ class _ReverseMode:
         results = [
             self._saved_result(x, t) for x, t in zip(procedure.results, procedure.result_types, strict=True)
         ]
-        more = [] if self._between is None else self._append_between(self._between, results)
+        extra_results = [] if self._between is None else self._append_between(self._between, results)
         self._append_seeds()
         build.current.extend(self._adjoint.temporaries)
         self._append_reverse(self._tree.root)
@@ -281,15 +281,17 @@ class _ReverseMode:
             if flag:
                 results.append(self._cotangent(content, type_))
                 types.append(type_)
-        return build.finish([*results, *[x for x, _ in more]], [*types, *[type_ for _, type_ in more]])
+        return build.finish(
+            [*results, *[x for x, _ in extra_results]], [*types, *[type_ for _, type_ in extra_results]]
+        )
 
     def _append_between(self, between: Between, results: Sequence[Content]) -> list[tuple[Content, Aval]]:
         """Append what is computed between the sweeps; return what else is read of it."""
         build = self._build
-        more = [(self._parameter("y", x.aval, True), x.aval) for x in between.more]
-        made = [*self._made, *more]
+        extra_results = [(self._parameter("y", x.aval, True), x.aval) for x in between.more]
+        contents = [*self._made, *extra_results]
         spans: list[Span] = []
-        for content, type_ in made:
+        for content, type_ in contents:
             if isinstance(content, Pointer):
                 build.append(Allocate(content, literal(type_.size, INT64)))
             else:
@@ -298,16 +300,16 @@ class _ReverseMode:
         inputs = [
             Span(x, literal(0, INT64), value.aval) if isinstance(x, Pointer) else conform(x, value.dtype, ())
             for x, value in zip(
-                [*[results[place] for place in between.reads], *self._others],
+                [*[results[position] for position in between.reads], *self._others],
                 between.body.inputs,
                 strict=True,
             )
         ]
         build.append(Apply(between.body, tuple(inputs), tuple(spans)))
-        for (content, _), span in zip(made, spans, strict=True):
+        for (content, _), span in zip(contents, spans, strict=True):
             if isinstance(content, Value):
                 build.append(Load(content, span.pointer, span.offset))
-        return more
+        return extra_results
 
     def _cotangent(self, content: Content, type_: Aval) -> Content:
         """Return the cotangent of a parameter."""
@@ -325,8 +327,8 @@ class _ReverseMode:
             and not any(
                 isinstance(block.statements[position], Store | Apply)
                 and content.memory in self._tree.changed(block.statements[position])
-                for block, olds in self._plan.olds.items()
-                for position in olds
+                for block, overwritten in self._plan.olds.items()
+                for position in overwritten
             )
         ):
             return content
@@ -354,9 +356,13 @@ class _ReverseMode:
         """Let variables that are undone, or read again, have a value before their first assignment, which may be in a branch."""
         plan = self._plan
         undone = [block.statements[position] for block, olds in plan.olds.items() for position in olds]
-        again = [s for reloads in plan.reloads.values() for each in reloads.values() for s in each]
-        found = dict.fromkeys(s.variable for s in (*undone, *again) if isinstance(s, Assign | Read))
-        for variable in found:
+        reloads_and_reads = [
+            s for reloads in plan.reloads.values() for each in reloads.values() for s in each
+        ]
+        undone_statements = dict.fromkeys(
+            s.variable for s in (*undone, *reloads_and_reads) if isinstance(s, Assign | Read)
+        )
+        for variable in undone_statements:
             if isinstance(variable.type, Aval):
                 self._build.assign(variable, 0)
 
@@ -377,10 +383,10 @@ class _ReverseMode:
     def _append_statement(self, block: Block, position: int, statement: Statement) -> None:
         """Append a statement of the forward sweep with what belongs to it."""
         build, shadows = self._build, self._shadows
-        olds = self._plan.olds.get(block, {})
+        overwritten = self._plan.olds.get(block, {})
         inner = block.inner[position]
-        if position in olds and self._keeps:
-            self._append_old(statement, olds[position])
+        if position in overwritten and self._keeps:
+            self._append_old(statement, overwritten[position])
         if inner and inner[0] in self.reruns and inner[0] in self._plan.live and self._keeps:
             self._append_checkpoints(self.reruns[inner[0]])
         elif isinstance(statement, For):
@@ -439,18 +445,18 @@ class _ReverseMode:
             build.append(Pop(outs))
         for statement in self._adjoint.begins[block]:
             build.append(statement)
-        olds, reloads = plan.olds[block], plan.reloads.get(block, {})
+        overwritten, reloads = plan.olds[block], plan.reloads.get(block, {})
         order = {**{statement: position for position, statement in enumerate(block.statements)}, **plan.order}
         for position in range(len(block.statements) - 1, -2, -1):
             for statement in sorted(reloads.get(position, ()), key=lambda each: order.get(each, -1)):
                 self._append_reload(statement)
             effect = block.statements[position] if position >= 0 else None
-            if position in olds and not isinstance(effect, Apply):
-                self._append_undo(block.statements[position], olds[position])
+            if position in overwritten and not isinstance(effect, Apply):
+                self._append_undo(block.statements[position], overwritten[position])
             for step in self._adjoint.steps[block][position]:
                 self._append_step(step)
-            if position in olds and isinstance(effect, Apply):  # whose pullback may use its results
-                self._append_undo(effect, olds[position])
+            if position in overwritten and isinstance(effect, Apply):  # whose pullback may use its results
+                self._append_undo(effect, overwritten[position])
 
     def _fresh(self, content: Content) -> Content:
         """Return a leaf of the reverse sweep that stands for what the forward sweep computed."""
@@ -535,11 +541,15 @@ class _ReverseMode:
     def _kept(self, rerun: Rerun) -> tuple[list[Allocate], list[Variable]]:
         """Return the arrays and the variables that are stored before a loop that runs again, or before each of its chunks."""
         inside = [block for block in self._tree.blocks if rerun.block in block.around()]
-        undone = [block.statements[place] for block in inside for place in self._plan.olds.get(block, ())]
+        undone = [
+            block.statements[position] for block in inside for position in self._plan.olds.get(block, ())
+        ]
         locations = dict.fromkeys(
             (*rerun.conflicting, *[x for statement in undone for x in written(statement)])
         )
-        arrays = [s for memory, some in rerun.arrays.items() if memory in locations for s in some]
+        arrays = [
+            s for memory, allocations in rerun.arrays.items() if memory in locations for s in allocations
+        ]
         variables = dict.fromkeys(rerun.variables)
         if not rerun.is_parallel:
             variables.update(dict.fromkeys(x for x in locations if isinstance(x, Variable)))
@@ -593,17 +603,17 @@ class _ReverseMode:
 
     def _record_bytes(self, block: Block) -> int:
         """Return the bytes that an iteration keeps: its records, and what its statements overwrite."""
-        kept: dict[Block, list[Content]] = {}
+        records: dict[Block, list[Content]] = {}
         for inner in self._tree.blocks:
-            olds = self._plan.olds.get(inner, {})
-            kept[inner] = [*self._plan.records.get(inner, ())]
-            for position, old in olds.items():
+            overwritten = self._plan.olds.get(inner, {})
+            records[inner] = [*self._plan.records.get(inner, ())]
+            for position, old in overwritten.items():
                 statement = inner.statements[position]
                 if isinstance(statement, Apply):
-                    kept[inner] += [Value(span.aval) for span in statement.outputs]
+                    records[inner] += [Value(span.aval) for span in statement.outputs]
                 elif old is not None:
-                    kept[inner].append(old)
-        return record_bytes(block, self._tree, kept)
+                    records[inner].append(old)
+        return record_bytes(block, self._tree, records)
 
     def policy_within(self, rerun: Rerun, budget: int) -> Any:
         """Return the policy of a loop that runs again: chunks where they fit, or where sizes are operands."""
@@ -660,9 +670,9 @@ class _ReverseMode:
             with build.loop(floor_divide(loop.count + (length - 1), length)) as number:
                 first = number * length
                 self._append_stored(rerun)
-                with build.loop(minimum(length, loop.count - first)) as place:
+                with build.loop(minimum(length, loop.count - first)) as offset:
                     copy = StatementCopy(same, {})
-                    copy.becomes[loop.index] = first + place
+                    copy.becomes[loop.index] = first + offset
                     build.current.extend(copy.block(body))
             return
         chunk = build.variable("chunk", 0)
@@ -691,14 +701,14 @@ class _ReverseMode:
             back = For(step.index, count, [], step.parallel, step.site)
             build.append(back)
             with build.block(back.body):
-                own = {
+                fresh_variables = {
                     x: Variable(build.unique(x.name), x.type)
                     for x in sorted(rerun.totals, key=lambda x: x.name)
                 }
-                for variable in own.values():
+                for variable in fresh_variables.values():
                     build.assign(variable, 0)
                 number = count - (back.index + 1)
-                copy = self._append_again(rerun, number, own)
+                copy = self._append_again(rerun, number, fresh_variables)
                 self._leaves.becomes[block.number] = number
                 for content in self._plan.records.get(block, ()):
                     self._leaves.becomes[content] = copy.content(content)
@@ -720,10 +730,10 @@ class _ReverseMode:
             end = first + length if isinstance(loop, For) else chunks.begin(chunk + 1)
             size = minimum(end, count) - first
             self._append_restored(rerun)
-            with build.loop(size) as place:
-                self._append_again(rerun, first + place, {})
-            with build.loop(size) as place:
-                self._leaves.becomes[block.number] = first + (size - (place + 1))
+            with build.loop(size) as offset:
+                self._append_again(rerun, first + offset, {})
+            with build.loop(size) as offset:
+                self._leaves.becomes[block.number] = first + (size - (offset + 1))
                 self._append_reverse(block)
 
     def _append_checkpoint(self, rerun: Rerun, number: Value) -> None:
@@ -738,7 +748,7 @@ class _ReverseMode:
         iterations that run again: A. Griewank and A. Walther, "Algorithm 799: Revolve", ACM Transactions on Mathematical Software 26, 2000.
         """
         build = self._build
-        held = build.variable("held", 1)
+        stored_count = build.variable("held", 1)
         with build.branch(count < 1):
             build.append(Pop((leaf(INT64),)))
             self._append_restored(rerun)
@@ -751,23 +761,23 @@ class _ReverseMode:
             with build.branch(number < goal) as branch:
                 self._append_checkpoint(rerun, number)
                 build.start_otherwise(branch)
-                build.assign(held, build.read(held) - 1)
+                build.assign(stored_count, build.read(stored_count) - 1)
             with build.loop_while() as repeat:
                 build.start_body(repeat, build.read(here_) < goal)
                 first = build.read(here_)
                 ahead = build.variable("ahead", goal - first)
-                with build.branch(build.read(held) < most):
-                    slots = most + 1 - build.read(held)
+                with build.branch(build.read(stored_count) < most):
+                    slots = most + 1 - build.read(stored_count)
                     build.assign(ahead, self._append_distance(goal + 1 - first, slots))
-                with build.loop(build.read(ahead)) as place:
+                with build.loop(build.read(ahead)) as offset:
                     self._keeps = False
-                    self._append_again(rerun, first + place, {})
+                    self._append_again(rerun, first + offset, {})
                     self._keeps = True
                 last = first + build.read(ahead)
                 build.assign(here_, last)
                 with build.branch(last < goal):
                     self._append_checkpoint(rerun, last)
-                    build.assign(held, build.read(held) + 1)
+                    build.assign(stored_count, build.read(stored_count) + 1)
             self._append_again(rerun, goal, {})
             self._leaves.becomes[rerun.block.number] = goal
             self._append_reverse(rerun.block)
@@ -781,9 +791,9 @@ class _ReverseMode:
         runs, covered = build.variable("runs", 0), build.variable("covered", 1)
         with build.loop_while() as repeat:
             build.start_body(repeat, build.read(covered) < remaining)
-            more = build.read(runs) + 1
-            build.assign(covered, floor_divide(build.read(covered) * (slots + more), more))
-            build.assign(runs, more)
+            next_run = build.read(runs) + 1
+            build.assign(covered, floor_divide(build.read(covered) * (slots + next_run), next_run))
+            build.assign(runs, next_run)
         most = build.read(runs)
         ours = floor_divide(build.read(covered) * most, slots + most)
         fewer = floor_divide(ours * slots, slots + most - 1)
@@ -794,13 +804,13 @@ class _ReverseMode:
         self, rerun: Rerun, number: Value, variables: Mapping[Variable, Variable]
     ) -> StatementCopy:
         """Append an iteration of the forward sweep once more, with its records."""
-        again: list[Statement] = []
-        with self._build.block(again):
+        repeated: list[Statement] = []
+        with self._build.block(repeated):
             self._append_forward(rerun.block)
         copy = StatementCopy(self._leaves, variables)
         if isinstance(rerun.loop, For):
             copy.becomes[rerun.loop.index] = number
-        self._build.current.extend(copy.block(again))
+        self._build.current.extend(copy.block(repeated))
         return copy
 
 

@@ -85,9 +85,9 @@ class Known(NamedTuple):
 def map_pattern(linear: LinearMap, facts: Known) -> list[IndexSets | None]:
     """Return, for each result of a linear map, which elements of the seed its elements depend on."""
     nodes, _ = linear.nodes_between()
-    found: dict[Value, IndexSets] = {linear.seed: identity_sets(linear.seed.size)}
-    _follow(nodes, found, facts, linear.outs)
-    return [None if out is None else found.get(out) for out in linear.outs]
+    known_sets: dict[Value, IndexSets] = {linear.seed: identity_sets(linear.seed.size)}
+    _follow(nodes, known_sets, facts, linear.outs)
+    return [None if out is None else known_sets.get(out) for out in linear.outs]
 
 
 Given = Sequence[IndexSets | None]
@@ -95,18 +95,18 @@ Rule = Callable[[Node, Given, Known], Sequence[IndexSets | None]]
 
 
 def _follow(
-    nodes: Sequence[Node], found: dict[Value, IndexSets], facts: Known, outs: Sequence[Value | None]
+    nodes: Sequence[Node], known_sets: dict[Value, IndexSets], facts: Known, outs: Sequence[Value | None]
 ) -> None:
     """Propagate index sets through nodes in topological order, to `outs`."""
     used: set[Any] = {*outs, *[x for node in nodes for x in node.inputs]}
     facts = facts._replace(used=used)
     for node in nodes:
-        operands = [found.get(operand) for operand in node.inputs]
+        operands = [known_sets.get(operand) for operand in node.inputs]
         if all(sets is None for sets in operands):
             continue
         rule = next((rule for kind, rule in RULES if isinstance(node.op, kind)), _everything)
-        made = zip(node.outs, rule(node, operands, facts), strict=True)
-        found.update({out: sets for out, sets in made if sets is not None})
+        results = zip(node.outs, rule(node, operands, facts), strict=True)
+        known_sets.update({out: sets for out, sets in results if sets is not None})
 
 
 def _known(operands: Given) -> list[IndexSets]:
@@ -144,15 +144,17 @@ def _selected(node: Node, sets: Given, facts: Known) -> Given:
         if mask is not None:
             flags = np.broadcast_to(mask, node.out.shape)
             return [
-                None if one is None else restricted(one, chosen)
-                for one, chosen in zip(sets, (flags, flags, ~flags), strict=True)
+                None if operand_sets is None else restricted(operand_sets, chosen)
+                for operand_sets, chosen in zip(sets, (flags, flags, ~flags), strict=True)
             ]
-    elif node.op is multiply and sum(one is not None for one in sets) == 1:
+    elif node.op is multiply and sum(operand_sets is not None for operand_sets in sets) == 1:
         other = node.inputs[0] if sets[0] is None else node.inputs[1]
         factor = facts.nonzero(other)
         if factor is not None:
             flags = np.broadcast_to(factor, node.out.shape)
-            return [None if one is None else restricted(one, flags) for one in sets]
+            return [
+                None if operand_sets is None else restricted(operand_sets, flags) for operand_sets in sets
+            ]
     return sets
 
 
@@ -171,10 +173,10 @@ def _index_map(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets 
 
 def _mixed(sets: IndexSets, shape: tuple[int, ...], lead: int, out: tuple[int, ...]) -> IndexSets:
     """Return the index sets of an array read at unknown positions along its first `lead` axes: the union over these."""
-    rest = prod(shape[lead:])
+    inner_size = prod(shape[lead:])
     size = prod(shape)
-    union = merged(sets, np.arange(size) % max(rest, 1), np.arange(size), rest)
-    return picked(union, np.arange(prod(out)) % max(rest, 1))
+    union = merged(sets, np.arange(size) % max(inner_size, 1), np.arange(size), inner_size)
+    return picked(union, np.arange(prod(out)) % max(inner_size, 1))
 
 
 def _accumulate(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
@@ -190,8 +192,10 @@ def _accumulate(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets
             spread = _mixed(above, v.shape, indices[0].ndim, base.shape)
         return [united(_known([below, spread]))]
     readers = [_reader(array, extent) for array, extent in zip(ready, base.shape, strict=False)]
-    place = op.target(coordinates(v.shape), base.shape, *readers, **node.params)
-    targets = np.ravel_multi_index(place, base.shape) if base.ndim else np.zeros(v.size, np.int64)
+    coordinates_of_targets = op.target(coordinates(v.shape), base.shape, *readers, **node.params)
+    targets = (
+        np.ravel_multi_index(coordinates_of_targets, base.shape) if base.ndim else np.zeros(v.size, np.int64)
+    )
     targets = np.reshape(targets, -1)
     order = np.arange(v.size)
     if op.combine == "add":
@@ -207,7 +211,7 @@ def _accumulate(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets
 
 
 def _reader(array: NDArray, extent: int) -> Callable[[Sequence[NDArray]], NDArray]:
-    return lambda place: array[tuple(place)] % max(extent, 1)
+    return lambda index: array[tuple(index)] % max(extent, 1)
 
 
 def _reduction(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
@@ -220,30 +224,30 @@ def _reduction(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets 
 
 def _summed(sets: IndexSets, shape: tuple[int, ...], axes: Sequence[int]) -> IndexSets:
     """Return the unions of index sets along axes."""
-    kept = [axis not in axes for axis in range(len(shape))]
-    extents = tuple([extent for extent, flag in zip(shape, kept, strict=True) if flag])
-    places = np.arange(prod(extents)).reshape(
-        [extent if flag else 1 for extent, flag in zip(shape, kept, strict=True)]
+    is_kept = [axis not in axes for axis in range(len(shape))]
+    extents = tuple([extent for extent, flag in zip(shape, is_kept, strict=True) if flag])
+    numbers = np.arange(prod(extents)).reshape(
+        [extent if flag else 1 for extent, flag in zip(shape, is_kept, strict=True)]
     )
-    targets = np.broadcast_to(places, shape).reshape(-1)
+    targets = np.broadcast_to(numbers, shape).reshape(-1)
     return merged(sets, targets, np.arange(prod(shape)), prod(extents))
 
 
 def _cumulative(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
     """Unite the index sets of all elements before, by steps of 1, 2, 4, ..."""
     shape, axis = node.out.shape, node.params["axis"]
-    whole = united(_known(operands))
+    union = united(_known(operands))
     order = np.arange(node.out.size).reshape(shape)
     step, extent = 1, shape[axis]
     direction = -1 if node.params["reverse"] else 1
-    place = np.arange(extent).reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    numbers = np.arange(extent).reshape([-1 if k == axis else 1 for k in range(len(shape))])
     while step < extent:
-        before = np.broadcast_to(place - direction * step, shape)
+        before = np.broadcast_to(numbers - direction * step, shape)
         inside = (before >= 0) & (before < extent)
         shifted = np.where(inside, np.roll(order, direction * step, axis), -1)
-        whole = united([whole, picked(whole, shifted.reshape(-1))])
+        union = united([union, picked(union, shifted.reshape(-1))])
         step *= 2
-    return [whole]
+    return [union]
 
 
 def _contract(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
@@ -251,27 +255,27 @@ def _contract(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
     parts = []
     for k, sets in enumerate(operands):
         if sets is not None:
-            own, theirs = (p["x"], p["y"]) if k == 0 else (p["y"], p["x"])
-            parts.append(_product(sets, node, k, own, theirs, facts))
+            own_subscripts, theirs = (p["x"], p["y"]) if k == 0 else (p["y"], p["x"])
+            parts.append(_product(sets, node, k, own_subscripts, theirs, facts))
     return [united(parts)]
 
 
 def _product(
-    sets: IndexSets, node: Node, k: int, own: Sequence[int], theirs: Sequence[int], facts: Known
+    sets: IndexSets, node: Node, k: int, own_subscripts: Sequence[int], theirs: Sequence[int], facts: Known
 ) -> IndexSets:
     """Return the index sets of a product in one operand."""
     a, b = node.inputs[k], node.inputs[1 - k]
     out = node.params["out"]
-    extents = dict(zip((*own, *theirs), (*a.shape, *b.shape), strict=True))
+    extents = dict(zip((*own_subscripts, *theirs), (*a.shape, *b.shape), strict=True))
     factor = facts.nonzero_matrix(b)
     if factor is not None:
-        return _sparse_product(sets, factor, node, a, own, theirs, extents)
-    summed = [axis for axis, subscript in enumerate(own) if subscript not in out]
-    kept = [subscript for subscript in own if subscript in out]
+        return _sparse_product(sets, factor, node, a, own_subscripts, theirs, extents)
+    summed = [axis for axis, subscript in enumerate(own_subscripts) if subscript not in out]
+    kept_subscripts = [subscript for subscript in own_subscripts if subscript in out]
     union = _summed(sets, a.shape, summed) if summed else sets
     grid = dict(zip(out, coordinates(node.out.shape), strict=True))
     positions = np.zeros(node.out.size, np.int64)
-    for subscript in kept:
+    for subscript in kept_subscripts:
         positions = positions * extents[subscript] + grid[subscript]
     return picked(union, positions)
 
@@ -281,25 +285,27 @@ def _sparse_product(
     factor: NDArray,
     node: Node,
     a: Value,
-    own: Sequence[int],
+    own_subscripts: Sequence[int],
     theirs: Sequence[int],
     extents: Mapping[int, int],
 ) -> IndexSets:
     """Return the index sets of a product with an array that is mostly zeros."""
-    free = [subscript for subscript in own if subscript not in theirs]
+    free = [subscript for subscript in own_subscripts if subscript not in theirs]
     entries = np.nonzero(factor)
     grid = coordinates(tuple([extents[subscript] for subscript in free]))
     count, inner = len(entries[0]) if entries else 1, prod([extents[subscript] for subscript in free])
-    place = {subscript: np.repeat(entry, inner) for subscript, entry in zip(theirs, entries, strict=True)}
-    place.update({subscript: np.tile(entry, count) for subscript, entry in zip(free, grid, strict=True)})
+    coordinate = {
+        subscript: np.repeat(entry, inner) for subscript, entry in zip(theirs, entries, strict=True)
+    }
+    coordinate.update({subscript: np.tile(entry, count) for subscript, entry in zip(free, grid, strict=True)})
 
     def flat(subscripts: Sequence[int]) -> NDArray:
         positions = np.zeros(count * inner, np.int64)
         for subscript in subscripts:
-            positions = positions * extents[subscript] + place[subscript]
+            positions = positions * extents[subscript] + coordinate[subscript]
         return positions
 
-    return merged(sets, flat(node.params["out"]), flat(own), node.out.size)
+    return merged(sets, flat(node.params["out"]), flat(own_subscripts), node.out.size)
 
 
 def _correlation(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
@@ -345,11 +351,11 @@ def _matrix(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
     """Each column of what a routine is linear in is transformed by itself."""
     op = node.op
     assert isinstance(op, Matrix)
-    place = op.linear_in
-    sets = None if place is None else operands[place]
-    if sets is None or place is None or len(_known(operands)) > 1 or len(node.outs) > 1:
+    linear_operand = op.linear_in
+    sets = None if linear_operand is None else operands[linear_operand]
+    if sets is None or linear_operand is None or len(_known(operands)) > 1 or len(node.outs) > 1:
         return _blocks(node, operands, [x.ndim - 2 for x in node.inputs])
-    x, axis = node.inputs[place], node.out.ndim - 2
+    x, axis = node.inputs[linear_operand], node.out.ndim - 2
     if x.shape[-1] != node.out.shape[-1]:
         return _blocks(node, operands, [each.ndim - 2 for each in node.inputs])
     union = _summed(sets, x.shape, [axis])
@@ -385,15 +391,15 @@ def _passed(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | N
 def _call(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
     op = node.op
     assert isinstance(op, GraphCall)
-    found = {x: sets for x, sets in zip(op.graph.inputs, operands, strict=True) if sets is not None}
-    _follow(op.graph.nodes, found, facts, op.graph.outputs)
-    return [found.get(out) for out in op.graph.outputs]
+    known_sets = {x: sets for x, sets in zip(op.graph.inputs, operands, strict=True) if sets is not None}
+    _follow(op.graph.nodes, known_sets, facts, op.graph.outputs)
+    return [known_sets.get(out) for out in op.graph.outputs]
 
 
 def _body(body: Body, operands: Given, facts: Known) -> list[IndexSets | None]:
-    found = {x: sets for x, sets in zip(body.inputs, operands, strict=True) if sets is not None}
-    _follow(body.nodes, found, facts, body.outputs)
-    return [found.get(out) for out in body.outputs]
+    known_sets = {x: sets for x, sets in zip(body.inputs, operands, strict=True) if sets is not None}
+    _follow(body.nodes, known_sets, facts, body.outputs)
+    return [known_sets.get(out) for out in body.outputs]
 
 
 def _switch(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
@@ -434,11 +440,13 @@ def _scan(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | Non
         elements = [_element(x, sets, iteration) for x, sets in inputs]
         outs = _body(body, [None, *consts, *carried, *elements], _inside(numbers))
         carried = outs[: params["carries"]]
-        for whole, out, value in zip(
+        for iterations, out, value in zip(
             ys, outs[params["carries"] :], body.outputs[params["carries"] :], strict=True
         ):
-            whole.append(empty_sets(value.size, columns) if out is None else out)
-    results = [stacked(whole[:: -1 if params["reverse"] else 1]) if whole else None for whole in ys]
+            iterations.append(empty_sets(value.size, columns) if out is None else out)
+    results = [
+        stacked(iterations[:: -1 if params["reverse"] else 1]) if iterations else None for iterations in ys
+    ]
     return [*carried, *results]
 
 
@@ -447,11 +455,11 @@ def _integers(x: Value, facts: Known) -> NDArray | None:
     return facts.numbers(x) if x.dtype.kind in "iub" else None
 
 
-def _element(x: Value, sets: IndexSets | None, place: int) -> IndexSets | None:
+def _element(x: Value, sets: IndexSets | None, position: int) -> IndexSets | None:
     if sets is None:
         return None
     inner = prod(x.shape[1:])
-    return picked(sets, np.arange(place * inner, (place + 1) * inner))
+    return picked(sets, np.arange(position * inner, (position + 1) * inner))
 
 
 def _fixed_point(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
@@ -534,7 +542,7 @@ def _through(
             reference.procedure,
             operands,
             [out in facts.used for out in node.outs],
-            lambda place: facts.numbers(node.inputs[place]),
+            lambda position: facts.numbers(node.inputs[position]),
             of_graph,
         )
     except UnknownPatternError:

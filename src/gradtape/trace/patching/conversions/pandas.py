@@ -18,8 +18,8 @@ from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.source.sites import user_site
 
 
-def _is_array(thing: Any) -> bool:
-    return isinstance(thing, Handle)
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Handle)
 
 
 def _as_floats(values: Any) -> Any:
@@ -41,11 +41,13 @@ def _take(axis: int) -> Function:
     """Return a function that writes elements to an array, and a number in place of those at -1."""
 
     def take(values: Any, indexer: Any, out: Any, fill_value: Any = np.nan, allow_fill: bool = True) -> None:
-        taken = np.take(values, np.where(indexer < 0, 0, indexer), axis=axis) if values.shape[axis] else out
+        elements = (
+            np.take(values, np.where(indexer < 0, 0, indexer), axis=axis) if values.shape[axis] else out
+        )
         if allow_fill and bool(np.any(indexer < 0)):
             missing = np.reshape(indexer < 0, [-1 if k == axis else 1 for k in range(values.ndim)])
-            taken = np.where(missing, fill_value, taken)
-        out[...] = taken
+            elements = np.where(missing, fill_value, elements)
+        out[...] = elements
 
     return take
 
@@ -53,17 +55,17 @@ def _take(axis: int) -> Function:
 def _differences(values: Any, out: Any, periods: int, axis: int, datetimelike: bool = False) -> None:
     """Write the differences of the elements along an axis to an array, NaN where there is none."""
     size = values.shape[axis]
-    places = np.arange(size) - periods
-    earlier = np.take(values, np.clip(places, 0, max(size - 1, 0)), axis=axis)
-    inside = (places >= 0) & (places < size)
+    earlier_positions = np.arange(size) - periods
+    earlier = np.take(values, np.clip(earlier_positions, 0, max(size - 1, 0)), axis=axis)
+    inside = (earlier_positions >= 0) & (earlier_positions < size)
     out[...] = np.where(inside if axis else inside[:, None], values - earlier, np.nan)
 
 
 def _filled(values: Any, mask: Any, limit: int | None = None) -> Any:
     """Return the elements, with the last one before it along the last axis in place of each that is missing."""
-    places = np.arange(values.shape[-1])
-    last = np.maximum.accumulate(np.where(mask, -1, places), axis=-1)
-    near = (last >= 0) & (places - last <= (len(places) if limit is None else limit))
+    positions = np.arange(values.shape[-1])
+    last = np.maximum.accumulate(np.where(mask, -1, positions), axis=-1)
+    near = (last >= 0) & (positions - last <= (len(positions) if limit is None else limit))
     return np.where(near, np.take_along_axis(values, np.maximum(last, 0), axis=-1), np.nan)
 
 
@@ -75,9 +77,9 @@ def _filled_backwards(values: Any, mask: Any, limit: int | None = None) -> Any:
 def _windows(values: Any, start: Any, end: Any) -> tuple[Any, Any]:
     """Return the elements from each start to its end as rows, and which of them are numbers."""
     width = max(int(np.max(end - start, initial=0)), 1)
-    places = start[:, None] + np.arange(width)
-    inside = places < end[:, None]
-    rows = values[np.minimum(places, len(values) - 1)]
+    positions = start[:, None] + np.arange(width)
+    inside = positions < end[:, None]
+    rows = values[np.minimum(positions, len(values) - 1)]
     return rows, inside & ~np.isnan(rows)
 
 
@@ -85,60 +87,60 @@ def _rolling(function: Function, fewest: int) -> Function:
     """Return a function of windows that have `minp` numbers, and `fewest` at least."""
 
     def roll(values: Any, start: Any, end: Any, minp: int, *args: Any, **options: Any) -> Any:
-        rows, known = _windows(values, start, end)
-        count = np.sum(known, axis=1)
-        return np.where(count >= max(minp, fewest), function(rows, known, count, *args, **options), np.nan)
+        rows, valid = _windows(values, start, end)
+        count = np.sum(valid, axis=1)
+        return np.where(count >= max(minp, fewest), function(rows, valid, count, *args, **options), np.nan)
 
     return roll
 
 
-def _sum(rows: Any, known: Any, count: Any) -> Any:
-    return np.sum(np.where(known, rows, 0), axis=-1)
+def _sum(rows: Any, valid: Any, count: Any) -> Any:
+    return np.sum(np.where(valid, rows, 0), axis=-1)
 
 
-def _product(rows: Any, known: Any, count: Any) -> Any:
-    return np.prod(np.where(known, rows, 1), axis=-1)
+def _product(rows: Any, valid: Any, count: Any) -> Any:
+    return np.prod(np.where(valid, rows, 1), axis=-1)
 
 
-def _mean(rows: Any, known: Any, count: Any) -> Any:
-    return _sum(rows, known, count) / np.maximum(count, 1)
+def _mean(rows: Any, valid: Any, count: Any) -> Any:
+    return _sum(rows, valid, count) / np.maximum(count, 1)
 
 
-def _median(rows: Any, known: Any, count: Any) -> Any:
-    ordered = np.sort(np.where(known, rows, np.inf), axis=-1)
+def _median(rows: Any, valid: Any, count: Any) -> Any:
+    ordered = np.sort(np.where(valid, rows, np.inf), axis=-1)
     middle = [
-        np.take_along_axis(ordered, place[..., None], -1)[..., 0]
-        for place in (np.maximum(count - 1, 0) // 2, count // 2)
+        np.take_along_axis(ordered, position[..., None], -1)[..., 0]
+        for position in (np.maximum(count - 1, 0) // 2, count // 2)
     ]
     return (middle[0] + middle[1]) / 2
 
 
-def _variance(rows: Any, known: Any, count: Any, ddof: int = 1) -> Any:
-    away = np.where(known, rows - _mean(rows, known, count)[..., None], 0.0)
+def _variance(rows: Any, valid: Any, count: Any, ddof: int = 1) -> Any:
+    away = np.where(valid, rows - _mean(rows, valid, count)[..., None], 0.0)
     enough = count > ddof
     return np.where(enough, np.sum(away * away, axis=-1) / np.where(enough, count - ddof, 1), np.nan)
 
 
-def _deviation(rows: Any, known: Any, count: Any, ddof: int = 1) -> Any:
-    return np.sqrt(_variance(rows, known, count, ddof))
+def _deviation(rows: Any, valid: Any, count: Any, ddof: int = 1) -> Any:
+    return np.sqrt(_variance(rows, valid, count, ddof))
 
 
-def _error(rows: Any, known: Any, count: Any, ddof: int = 1) -> Any:
-    return np.sqrt(_variance(rows, known, count, ddof) / np.maximum(count, 1))
+def _error(rows: Any, valid: Any, count: Any, ddof: int = 1) -> Any:
+    return np.sqrt(_variance(rows, valid, count, ddof) / np.maximum(count, 1))
 
 
 def _extreme(function: Any, limit: float) -> Function:
-    return lambda rows, known, count: function(np.where(known, rows, limit), axis=-1)
+    return lambda rows, valid, count: function(np.where(valid, rows, limit), axis=-1)
 
 
 def _end(last: bool) -> Function:
     """Return a function that returns the first known element of each row, or the last."""
 
-    def end(rows: Any, known: Any, count: Any) -> Any:
-        flipped = known[..., ::-1] if last else known
-        place = np.argmax(flipped, axis=-1)
-        place = known.shape[-1] - 1 - place if last else place
-        return np.take_along_axis(rows, place[..., None], -1)[..., 0]
+    def end(rows: Any, valid: Any, count: Any) -> Any:
+        flipped = valid[..., ::-1] if last else valid
+        position = np.argmax(flipped, axis=-1)
+        position = valid.shape[-1] - 1 - position if last else position
+        return np.take_along_axis(rows, position[..., None], -1)[..., 0]
 
     return end
 
@@ -147,18 +149,18 @@ def _moments(skewed: bool) -> Function:
     """Return a function that returns the skewness of numbers without bias, or their kurtosis."""
 
     def moments(values: Any, skipna: bool, mask: Any = None) -> Any:
-        known = ~np.isnan(values) if skipna else np.ones(values.shape, bool)
-        count = np.sum(known)
-        away = np.where(known, values - _sum(values, known, count) / count, 0.0)
+        valid = ~np.isnan(values) if skipna else np.ones(values.shape, bool)
+        count = np.sum(valid)
+        away = np.where(valid, values - _sum(values, valid, count) / count, 0.0)
         second, fewest = np.sum(away**2), 2 if skewed else 3
         n = np.where(count > fewest, count, fewest + 1.0)
         scale = np.where(second > 0, second, 1.0)
         if skewed:
-            made = n * np.sqrt(n - 1) / (n - 2) * np.sum(away**3) / scale**1.5
+            moment = n * np.sqrt(n - 1) / (n - 2) * np.sum(away**3) / scale**1.5
         else:
-            made = n * (n + 1) * (n - 1) * np.sum(away**4) / ((n - 2) * (n - 3) * scale**2)
-            made = made - 3 * (n - 1) ** 2 / ((n - 2) * (n - 3))
-        return np.where((count > fewest) & (second > 0), made, np.nan)
+            moment = n * (n + 1) * (n - 1) * np.sum(away**4) / ((n - 2) * (n - 3) * scale**2)
+            moment = moment - 3 * (n - 1) ** 2 / ((n - 2) * (n - 3))
+        return np.where((count > fewest) & (second > 0), moment, np.nan)
 
     return moments
 
@@ -219,19 +221,19 @@ def _grouped(plain: Function) -> Function:
         within = np.arange(max(int(np.max(sizes, initial=0)), 1))
         inside = within < sizes[:, None]
         rows = values[:, order[np.minimum(start[:, None] + within, len(order) - 1)]]
-        known = inside & ~np.isnan(rows) if skipna else np.broadcast_to(inside, rows.shape)
+        valid = inside & ~np.isnan(rows) if skipna else np.broadcast_to(inside, rows.shape)
         if self.how in _CUMULATIVE:
             function, neutral = _CUMULATIVE[self.how]
-            place = np.empty(len(order), int)
-            place[order] = np.arange(len(order))
-            along = function(np.where(known, rows, neutral), axis=-1)
-            made = along[:, comp_ids, place - start[comp_ids]]
-            return np.where((comp_ids < 0) | np.isnan(values), np.nan, made)
+            rank = np.empty(len(order), int)
+            rank[order] = np.arange(len(order))
+            along = function(np.where(valid, rows, neutral), axis=-1)
+            result = along[:, comp_ids, rank - start[comp_ids]]
+            return np.where((comp_ids < 0) | np.isnan(values), np.nan, result)
         function, fewest = _GROUPED[self.how]
         options = {name: option for name, option in kwargs.items() if name == "ddof"}
-        count = np.sum(known, axis=-1)
-        made = function(rows, known, count, **options)
-        return np.where(count >= max(min_count, fewest), made, np.nan)
+        count = np.sum(valid, axis=-1)
+        result = function(rows, valid, count, **options)
+        return np.where(count >= max(min_count, fewest), result, np.nan)
 
     return call
 
@@ -278,8 +280,8 @@ def _padded(plain: Function) -> Function:
     return call
 
 
-def _holds_traced(thing: Any) -> bool:
-    return hasattr(thing, "_mgr") and holds_traced(thing)
+def _holds_traced(value: Any) -> bool:
+    return hasattr(value, "_mgr") and holds_traced(value)
 
 
 def _explained(plain: Function) -> Function:
@@ -326,10 +328,10 @@ def _beside_arrays(plain: Function) -> Function:
             if not _is_array(operand) or operand.ndim > self.ndim:
                 return operand
             labels = dict(zip(("index", "columns"), self.axes, strict=False))
-            made = self._constructor(np.broadcast_to(operand, self.shape), **labels, copy=False)
+            table = self._constructor(np.broadcast_to(operand, self.shape), **labels, copy=False)
             if self.ndim == 1:
-                made.name = self.name
-            return made
+                table.name = self.name
+            return table
 
         return plain(self, ufunc, method, *map(table_of, inputs), **kwargs)
 
@@ -377,10 +379,10 @@ def _mapped(plain: Function) -> Function:
 
 def _correlation(matrix: Any, cov: bool = False, minp: int | None = None) -> Any:
     """Return the correlations or covariances of the columns, each pair by the rows in which both are finite."""
-    known = np.isfinite(matrix)
-    both = known[:, :, None] & known[:, None, :]
+    finite = np.isfinite(matrix)
+    both = finite[:, :, None] & finite[:, None, :]
     count = np.sum(both, axis=0)
-    x = np.where(both, np.where(known, matrix, 0.0)[:, :, None], 0.0)
+    x = np.where(both, np.where(finite, matrix, 0.0)[:, :, None], 0.0)
     away = np.where(both, x - np.sum(x, axis=0) / np.maximum(count, 1), 0.0)
     other = np.swapaxes(away, 1, 2)
     product = np.sum(away * other, axis=0)
