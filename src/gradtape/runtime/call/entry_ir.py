@@ -164,8 +164,8 @@ class _EntryWriter(FunctionWriter):
                 for axis in range(len(spec.shape)):
                     size = self.let(f"mul i64 {size}, {self.load('i64', dimensions, WORD * axis)}")
             spans[number] = begin, self.let(f"add i64 {begin}, {size}")
-        for one, other in self.signature.apart:
-            (begin, end), (start, stop) = spans[one], spans[other]
+        for one, other_argument in self.signature.apart:
+            (begin, end), (start, stop) = spans[one], spans[other_argument]
             is_before = self.let(f"icmp ule i64 {end}, {start}")
             is_behind = self.let(f"icmp ule i64 {stop}, {begin}")
             self.require(self.let(f"or i1 {is_before}, {is_behind}"))
@@ -179,18 +179,18 @@ class _EntryWriter(FunctionWriter):
         if spec.kind == "scalar":
             self.require_same(kind, self.symbol(f"scalar.{spec.dtype.name}"))
             return self.offset(argument, HEAD)
-        array, scalar, known = self.new_label(), self.new_label(), self.new_label()
+        array, scalar, checked = self.new_label(), self.new_label(), self.new_label()
         self.emit(f"br i1 {is_array}, label %{array}, label %{scalar}")
         self.start_block(array)
         from_array = self.check_layout(spec, argument)
         array_end = self.label
-        self.emit(f"br label %{known}")
+        self.emit(f"br label %{checked}")
         self.start_block(scalar)
         self.require_same(kind, self.symbol(f"scalar.{spec.dtype.name}"))
         from_scalar = self.offset(argument, HEAD)
         scalar_end = self.label
-        self.emit(f"br label %{known}")
-        self.start_block(known)
+        self.emit(f"br label %{checked}")
+        self.start_block(checked)
         return self.let(f"phi ptr [{from_array}, %{array_end}], [{from_scalar}, %{scalar_end}]")
 
     def check_layout(self, spec: ArraySpec, argument: str) -> str:
@@ -209,15 +209,15 @@ class _EntryWriter(FunctionWriter):
 
         Arrays from pickles, of other processes, of memory views and of pointers have objects of their own.
         """
-        other, known = self.new_label(), self.new_label()
+        other, checked = self.new_label(), self.new_label()
         same = self.let(f"icmp eq ptr {descr}, {self.symbol(f'dtype.{dtype.name}')}")
-        self.emit(f"br i1 {same}, label %{known}, label %{other}, {LIKELY}")
+        self.emit(f"br i1 {same}, label %{checked}, label %{other}, {LIKELY}")
         self.start_block(other)
         number, order = self.load("i32", descr, DTYPE_NUMBER), self.load("i8", descr, DTYPE_ORDER)
         self.require(self.let(f"icmp eq i32 {number}, {dtype.num}"))
         self.require(self.let(f"icmp ne i8 {order}, {SWAPPED}"))
-        self.emit(f"br label %{known}")
-        self.start_block(known)
+        self.emit(f"br label %{checked}")
+        self.start_block(checked)
 
     def check_scalar(self, spec: ScalarSpec, argument: str) -> str:
         if spec.kind == "bool":
@@ -238,15 +238,15 @@ class _EntryWriter(FunctionWriter):
         """Allocate the outputs; return where the data of each go, and the slots that own the Python objects."""
         specs = self.signature.outputs
         owners = [self.owner() for _ in specs]
-        made: dict[int, str] = {}
+        arrays: dict[int, str] = {}
         if any(is_pooled(spec) for spec in specs):
             # NumPy's own allocator is restored before anything is checked.
             former = self.call_c("PyDataMem_SetHandler", self.symbol("result_handler"))
             self.require(self.let(f"icmp ne ptr {former}, null"), otherwise="failed")
             for number, spec in enumerate(specs):
                 if is_pooled(spec):
-                    made[number] = self.make_array(spec, number)
-                    self.emit(f"store ptr {made[number]}, ptr {owners[number]}")
+                    arrays[number] = self.make_array(spec, number)
+                    self.emit(f"store ptr {arrays[number]}, ptr {owners[number]}")
             self.call_c("Py_DecRef", self.call_c("PyDataMem_SetHandler", former))
             self.call_c("Py_DecRef", former)
         targets = []
@@ -254,7 +254,7 @@ class _EntryWriter(FunctionWriter):
             if spec.shape == ():
                 targets.append((self.slot(f"[{spec.nbytes} x i8]"), owner))
                 continue
-            array = made[number] if number in made else self.make_array(spec, number)
+            array = arrays[number] if number in arrays else self.make_array(spec, number)
             self.keep(array, owner)
             targets.append((self.load("ptr", array, ARRAY_DATA), owner))
         return targets
@@ -328,9 +328,9 @@ class _EntryWriter(FunctionWriter):
     def take_workspace(self, size: int) -> str:
         """Take the block that is kept between calls, or allocate one for a concurrent call."""
         have, need, ready = self.new_label(), self.new_label(), self.new_label()
-        kept = self.exchange(WORKSPACE_WORD, "null")
-        found = self.let(f"icmp ne ptr {kept}, null")
-        self.emit(f"br i1 {found}, label %{have}, label %{need}, {LIKELY}")
+        block = self.exchange(WORKSPACE_WORD, "null")
+        is_kept = self.let(f"icmp ne ptr {block}, null")
+        self.emit(f"br i1 {is_kept}, label %{have}, label %{need}, {LIKELY}")
         self.start_block(have)
         self.emit(f"br label %{ready}")
         self.start_block(need)
@@ -338,7 +338,7 @@ class _EntryWriter(FunctionWriter):
         allocated = self.let(f"icmp ne ptr {fresh}, null")
         self.emit(f"br i1 {allocated}, label %{ready}, label %nomemory, {LIKELY}")
         self.start_block(ready)
-        return self.let(f"phi ptr [{kept}, %{have}], [{fresh}, %{need}]")
+        return self.let(f"phi ptr [{block}, %{have}], [{fresh}, %{need}]")
 
     def return_workspace(self, block: str) -> None:
         spare, done = self.new_label(), self.new_label()
@@ -356,11 +356,11 @@ class _EntryWriter(FunctionWriter):
         if not scalar_holds_data(spec.dtype):
             self.keep(self.call_c("PyArray_Scalar", pointer, self.symbol(f"dtype.{name}"), "null"), owner)
             return
-        made = self.call_c(f"allocate.{name}", self.symbol(f"scalar.{name}"), "0")
-        self.keep(made, owner)
-        whole = f"i{8 * spec.nbytes}"
-        value = self.let(f"load {whole}, ptr {pointer}")
-        self.emit(f"store {whole} {value}, ptr {self.offset(made, HEAD)}, align 8")
+        scalar = self.call_c(f"allocate.{name}", self.symbol(f"scalar.{name}"), "0")
+        self.keep(scalar, owner)
+        word = f"i{8 * spec.nbytes}"
+        value = self.let(f"load {word}, ptr {pointer}")
+        self.emit(f"store {word} {value}, ptr {self.offset(scalar, HEAD)}, align 8")
 
     def return_results(self, owners: list[str]) -> None:
         """Build the result; containers are allocated before one is filled, so that filling cannot fail."""
@@ -378,7 +378,7 @@ class _EntryWriter(FunctionWriter):
         self.read_clock(answered=1)
         self.emit(f"ret ptr {root}")
 
-    def place(self, node: Structure, results: list[str], made: Iterator[str], used: set[int]) -> str:
+    def place(self, node: Structure, results: list[str], containers: Iterator[str], used: set[int]) -> str:
         """Fill containers with results, in the order in which `_containers` lists them."""
         if node is None:
             self.call_c("Py_IncRef", self.symbol("Py_None"))
@@ -388,9 +388,9 @@ class _EntryWriter(FunctionWriter):
                 self.call_c("Py_IncRef", results[node])
             used.add(node)
             return results[node]
-        container = next(made)
+        container = next(containers)
         for position, child in enumerate(node):
-            item = self.place(child, results, made, used)
+            item = self.place(child, results, containers, used)
             if isinstance(node, tuple):
                 self.emit(f"store ptr {item}, ptr {self.offset(container, TUPLE_ITEMS + WORD * position)}")
             else:
@@ -430,8 +430,8 @@ class _EntryWriter(FunctionWriter):
         """Add the time of the call outside the kernel to the counters."""
         if not self.profiled:
             return
-        whole = self.let(f"sub i64 {self.let('call i64 @now()')}, {self.begin}")
-        outside = self.let(f"sub i64 {whole}, {self.ticks}")
+        call_ticks = self.let(f"sub i64 {self.let('call i64 @now()')}, {self.begin}")
+        outside = self.let(f"sub i64 {call_ticks}, {self.ticks}")
         for word, amount in ((ENTRY_TICKS, outside), (ENTRIES, str(answered))):
             for line in add(word, amount, outside):
                 self.emit(line)
@@ -495,10 +495,10 @@ class _EntryWriter(FunctionWriter):
         self.owned.append(slot)
         return slot
 
-    def keep(self, made: str, owner: str) -> None:
+    def keep(self, python_object: str, owner: str) -> None:
         """Check that an object was allocated, and store it in its slot."""
-        self.require(self.let(f"icmp ne ptr {made}, null"), otherwise="failed")
-        self.emit(f"store ptr {made}, ptr {owner}")
+        self.require(self.let(f"icmp ne ptr {python_object}, null"), otherwise="failed")
+        self.emit(f"store ptr {python_object}, ptr {owner}")
 
     # State
 

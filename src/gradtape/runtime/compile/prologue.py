@@ -65,7 +65,7 @@ class Kept:
 
     def is_of(self, arrays: Sequence[NDArray]) -> bool:
         """Return whether inputs are equal to those it was computed from."""
-        return all(_equal(arrays[place], copy) for place, copy in self.inputs.items())
+        return all(_equal(arrays[position], copy) for position, copy in self.inputs.items())
 
 
 def _equal(one: NDArray, other: NDArray) -> bool:
@@ -161,19 +161,19 @@ class Prologue:
     def nbytes(self) -> int:
         """The bytes of what is kept, and of the copies of inputs."""
         copies = {id(array): array.nbytes for array in list(self._previous.values())}
-        for kept in list(self.kept):
-            copies.update((id(array), array.nbytes) for array in (*kept.inputs.values(), *kept.results))
+        for entry in list(self.kept):
+            copies.update((id(array), array.nbytes) for array in (*entry.inputs.values(), *entry.results))
         return sum(copies.values())
 
-    def run(self, whole: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
+    def run(self, whole_program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Compute the outputs: by the main program if what is kept fits the inputs, else by the whole one."""
         main = self.main
         if main is not None:
-            for kept in list(self.kept):
-                if kept.is_of(arrays):
-                    return main.run([*arrays, *kept.results])
-        outputs = whole.run(arrays)
-        if not (self.is_over or whole.is_in_the_making):
+            for entry in list(self.kept):
+                if entry.is_of(arrays):
+                    return main.run([*arrays, *entry.results])
+        outputs = whole_program.run(arrays)
+        if not (self.is_over or whole_program.is_in_the_making):
             with _lock:
                 is_busy, self._is_busy = self._is_busy, True
             if not is_busy:
@@ -188,16 +188,18 @@ class Prologue:
         watched = self._captured | self._conditional if self._prologue is None else self._prologue[0].inputs
         before, now = self._previous, {}
         room = config.kept_memory - kept_bytes() + sum(array.nbytes for array in before.values())
-        if sum(arrays[place].nbytes for place in watched) > room:
+        if sum(arrays[position].nbytes for position in watched) > room:
             self._give_up("there is no room for copies of its inputs (gt.config.kept_memory)")
             return
-        for place in watched:
-            copy = before.get(place)
-            now[place] = copy if copy is not None and _equal(arrays[place], copy) else _copy(arrays[place])
+        for position in watched:
+            copy = before.get(position)
+            now[position] = (
+                copy if copy is not None and _equal(arrays[position], copy) else _copy(arrays[position])
+            )
         self._previous = now
         if not before:
             return
-        equal = frozenset([place for place in watched if now[place] is before[place]])
+        equal = frozenset([position for position in watched if now[position] is before[position]])
         if self._prologue is not None:
             if len(equal) == len(watched):
                 self._compute(*self._prologue)
@@ -245,21 +247,21 @@ class Prologue:
 
     def _take(self, making: Compilation[tuple[Split, Program, Program] | None]) -> None:
         try:
-            made = making.result()
+            split_programs = making.result()
         except Exception as error:
             raise_interruption(error)
             self._give_up(f"the program cannot be split ({error})")
             return
-        if made is None:
+        if split_programs is None:
             self._give_up("it would save too little, or need too much memory")
             return
-        parts, prologue, self.main = made
+        parts, prologue, self.main = split_programs
         self._prologue = parts, prologue
         self._compute(parts, prologue)
 
     def _compute(self, parts: Split, prologue: Program) -> None:
         """Compute the prologue from the copies of the inputs, and keep the results."""
-        inputs = {place: self._previous[place] for place in parts.inputs}
+        inputs = {position: self._previous[position] for position in parts.inputs}
         try:
             results = [np.asarray(result, order="C") for result in prologue.run(list(inputs.values()))]
         except Exception as error:  # the whole program raises it, in the call that it belongs to
@@ -268,17 +270,18 @@ class Prologue:
             return
         self.runs += 1
         self._changes = 0
-        kept = Kept(inputs, results)
+        entry = Kept(inputs, results)
         self._previous = inputs
         others = self.kept[: MOST_KEPT - 1]
         while (
-            others and kept.nbytes + _bytes_without(self) + sum(o.nbytes for o in others) > config.kept_memory
+            others
+            and entry.nbytes + _bytes_without(self) + sum(o.nbytes for o in others) > config.kept_memory
         ):
             others.pop()
-        if kept.nbytes + _bytes_without(self) > config.kept_memory:
+        if entry.nbytes + _bytes_without(self) > config.kept_memory:
             self._give_up("there is no room for its results (gt.config.kept_memory)")
             return
-        self.kept = [kept, *others]
+        self.kept = [entry, *others]
         count = len(results)
         self._tell(
             f"{count} array{'s' if count > 1 else ''} of {sum(r.nbytes for r in results):,} bytes are kept from call to call, "
@@ -332,8 +335,10 @@ def prologue_of(
     specs = [spec for spec in form.arguments if isinstance(spec, ArraySpec | ScalarSpec)]
     if len(specs) != len(graph.inputs):
         return None
-    fit: set[int] = {place for place, spec in enumerate(specs) if _is_comparable(spec)} - set(differentiated)
-    captured = {place for place in fit if differentiated or place >= len(specs) - hidden}
+    fit: set[int] = {position for position, spec in enumerate(specs) if _is_comparable(spec)} - set(
+        differentiated
+    )
+    captured = {position for position in fit if differentiated or position >= len(specs) - hidden}
     if len(fit - captured) == 1:  # no other one can change
         fit = captured
     if not fit or not may_pay(graph, fit):
@@ -365,7 +370,7 @@ def kept_bytes() -> int:
     return sum(prologue.nbytes for prologue in living)
 
 
-def _bytes_without(one: Prologue) -> int:
+def _bytes_without(excluded: Prologue) -> int:
     with _lock:
         living = list(_living)
-    return sum(prologue.nbytes for prologue in living if prologue is not one)
+    return sum(prologue.nbytes for prologue in living if prologue is not excluded)

@@ -98,27 +98,27 @@ PREDICATES = frozenset(
 """Predicates of numbers: their results have no derivative."""
 
 
-def array_of(value: Value, what: str, *, meant: bool = True, as_list: bool = False) -> NDArray:
+def array_of(value: Value, expression: str, *, meant: bool = True, as_list: bool = False) -> NDArray:
     """Return the array of a value that does not depend on a running trace."""
     trace = abstracting_trace(value) if value.tags else None
     if trace is not None:
         abstract = abstract_of(value)
         raise ConcretizationError(
-            f"{what} of a traced array in {(abstract or trace).described}",
+            f"{expression} of a traced array in {(abstract or trace).described}",
             where=user_site(),
             why=WHY_CONSTANT if abstract is None else abstract.why,
-            remedy=f"{_instead_of_number(what)}{trace.remedy}",
+            remedy=f"{_instead_of_number(expression)}{trace.remedy}",
         )
     (data,) = force([value])
     if value.tags and asking_package() not in READERS:
-        note_exit(value, what, data, meant=meant, in_list=as_list)
+        note_exit(value, expression, data, meant=meant, in_list=as_list)
     return data
 
 
-def note_text(value: Value, data: NDArray, what: str) -> None:
+def note_text(value: Value, data: NDArray, expression: str) -> None:
     """Note that numbers leave as text, or into a file, from which they may come back."""
     if value.tags and is_inexact(value.dtype) and asking_package() not in READERS:
-        note_exit(value, what, data, form="text")
+        note_exit(value, expression, data, form="text")
 
 
 def abstracting_trace(value: Value) -> Trace | None:
@@ -127,7 +127,7 @@ def abstracting_trace(value: Value) -> Trace | None:
     return None if trace is None or trace.depends_on_captures_only(value) else trace
 
 
-def scalar_of(value: Value, what: str) -> Any:
+def scalar_of(value: Value, expression: str) -> Any:
     """Return the only element of a value; see `array_of`."""
     if value.size != 1 or value.ndim:
         if value.size == 1:
@@ -147,13 +147,15 @@ def scalar_of(value: Value, what: str) -> Any:
         _refuse_compiled_code(frame)
     function = None if read else callee_of(frame)
     home = getattr(function, "__module__", None) or ""
-    taken = function is not None and home.partition(".")[0] in NUMERIC_PACKAGES and function not in PREDICATES
+    is_library_call = (
+        function is not None and home.partition(".")[0] in NUMERIC_PACKAGES and function not in PREDICATES
+    )
     # A number made of a complex number does not have the bits of the parts that were read.
     hidden = not read and callee_names(frame) == ("complex",)
-    array = array_of(value, what, meant=not (taken or hidden))
+    array = array_of(value, expression, meant=not (is_library_call or hidden))
     if issubclass(type(getattr(function, "__self__", None)), np.ndarray):  # y.fill(x)
         _warn_of_store(value)
-    if function is not None and taken and home != "scipy" and not is_told_at_end(value):
+    if function is not None and is_library_call and home != "scipy" and not is_told_at_end(value):
         name = f"{home.replace('numpy', 'np')}.{function.__name__}"
         instead = _instead_of(function) if home == "numpy" else "use NumPy's function"
         warn(
@@ -249,14 +251,14 @@ def _instead_in(package: str) -> str:
     return f"{asking}{left_out}: call the function outside, or by gt.callback(f, result_like, x), to which gt.custom_vjp gives a derivative"
 
 
-def _instead_of_number(what: str) -> str:
+def _instead_of_number(expression: str) -> str:
     """Return what to do instead of asking a traced array for its number in a jitted function."""
     package = asking_package()
-    if package or what == "pickling":
+    if package or expression == "pickling":
         return _instead_in(package or "pickle")
-    if what == "float(x)" and instruction_at(nearest_frame(2)) == "BINARY_OP":  # "%.3f" % x
+    if expression == "float(x)" and instruction_at(nearest_frame(2)) == "BINARY_OP":  # "%.3f" % x
         return "print in each call with gt.print('{:.3f}', x), or write f'{x:.3f}', which shows what is known while a function is traced"
-    if what == "x.tolist()":
+    if expression == "x.tolist()":
         return "list(x) has the elements, traced; or return the value and convert it outside"
     return (
         "stay with arrays (np.sin(x) instead of np.sin(float(x))), or return the value and convert it outside"
@@ -349,21 +351,21 @@ def truth_of(value: Value) -> bool:
         value = agreed(value, truth)
     trace = trace_of(value)
     (data,) = force([value])
-    seen = bool(data.item())
+    is_true = bool(data.item())
     if value.tags:
         warn_of_chance_in_branch(value)
     if trace is None:
-        return seen
+        return is_true
     site = user_site(3)
-    found = bool(trace.guard(truth(reshape(value, ())), int(seen), site))
+    guarded = bool(trace.guard(truth(reshape(value, ())), int(is_true), site))
     if isinstance(site, Site):
         branch = trace.branches.setdefault((site.code, site.instruction), [])
-        branch.append(found)
+        branch.append(guarded)
         watch_branch(branch, site)
-    return found
+    return guarded
 
 
-def agreed(value: Value, asked: Callable[[Value], Value] = lambda one: one) -> Value:
+def agreed(value: Value, question: Callable[[Value], Value] = lambda element: element) -> Value:
     """Return the value that all elements of a mapped axis have, for one of which Python asks something in a function that is mapped.
 
     Python then goes on for all of them as for one; outside, the same is guarded. A value that is not mapped is returned as it is. So is
@@ -377,19 +379,19 @@ def agreed(value: Value, asked: Callable[[Value], Value] = lambda one: one) -> V
     tag = abstract_of(value)
     if not isinstance(tag, Mapped) or tag.whole is None or value.size != 1 or _may_be_translated():
         return value
-    one = reshape(value, ())
-    whole = tag.whole(asked(one))
-    if whole.shape[0] == 0:
+    element = reshape(value, ())
+    elements = tag.whole(question(element))
+    if elements.shape[0] == 0:
         return value
-    first = reshape(getitem(whole, slice(0, 1)), ())
-    if not truth_of(reduce_all(equal(whole, expand(first, whole.shape, ())), axes=(0,))):
+    first = reshape(getitem(elements, slice(0, 1)), ())
+    if not truth_of(reduce_all(equal(elements, expand(first, elements.shape, ())), axes=(0,))):
         raise ConcretizationError(
             f"Python needed the concrete value of a traced array in {tag.described}, and the elements do not agree",
             where=user_site(),
             why=tag.why,
             remedy=f"{tag.instead}{tag.remedy}",
         )
-    return agreed(first, asked)
+    return agreed(first, question)
 
 
 def _may_be_translated() -> bool:
@@ -425,18 +427,18 @@ def integer_of(value: Value) -> int:
         raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
     value = real_number(value)
     if value.tags:
-        value = agreed(value, lambda one: trunc(one) if one.dtype.kind == "f" else one)
+        value = agreed(value, lambda element: trunc(element) if element.dtype.kind == "f" else element)
     trace = trace_of(value)
     if value.tags and trace is None:
         note_exit(value, "int(x)")
     (data,) = force([value])
-    seen = int(data.item())
+    number = int(data.item())
     if value.tags:
         warn_of_chance_in_branch(value)
     if trace is None:
-        return seen
+        return number
     return trace.guard(
-        convert(value, np.dtype(np.int64)) if value.dtype.kind == "f" else value, seen, user_site(3)
+        convert(value, np.dtype(np.int64)) if value.dtype.kind == "f" else value, number, user_site(3)
     )
 
 
@@ -494,17 +496,19 @@ def _check_masks(items: Sequence[Any], shape: Shape) -> None:
         for item in items
     ]
     first = 0
-    for item, taken in zip(items, axes, strict=True):
+    for item, used_axes in zip(items, axes, strict=True):
         if item is Ellipsis:
             first += max(len(shape) - sum(axes), 0)
         elif isinstance(item, Handle) and item.dtype.kind == "b":
-            for axis, (extent, found) in enumerate(zip(shape[first:], item.shape, strict=False), first):
-                if found not in (extent, 0):  # NumPy lets a mask without elements pass
+            for axis, (extent, extent_of_mask) in enumerate(
+                zip(shape[first:], item.shape, strict=False), first
+            ):
+                if extent_of_mask not in (extent, 0):  # NumPy lets a mask without elements pass
                     raise IndexError(
                         f"boolean index did not match indexed array along axis {axis}; size of axis is {extent} but size of "
-                        f"corresponding boolean axis is {found}"
+                        f"corresponding boolean axis is {extent_of_mask}"
                     )
-        first += taken
+        first += used_axes
 
 
 def _concrete_items(item: Any) -> tuple[Any, ...]:

@@ -47,8 +47,10 @@ def memory_of(operand: Any) -> ArgumentMemory | None:
     if issubclass(type(operand), np.ndarray):
         flags = operand.flags
         return ArgumentMemory(operand.strides, flags.writeable, flags.aligned, flags.owndata)
-    known = getattr(operand, "_view", None) if isinstance(operand, Handle) and operand._base is None else None
-    return known if type(known) is ArgumentMemory else None
+    memory = (
+        getattr(operand, "_view", None) if isinstance(operand, Handle) and operand._base is None else None
+    )
+    return memory if type(memory) is ArgumentMemory else None
 
 
 def remember_memory(array: Handle, operand: Any) -> None:
@@ -104,24 +106,24 @@ def layout_of_operand(operand: Any) -> Layout:
         layout: Layout = operand._contiguous
         if operand._base is None:
             return layout
-        seen = shadow_of(operand)
-        return seen is not None and operand.ndim > 0 and layout_of(seen)
+        shadow = shadow_of(operand)
+        return shadow is not None and operand.ndim > 0 and layout_of(shadow)
     return argument_layout(operand) if isinstance(operand, np.ndarray | np.generic) else True
 
 
-def layout_of_element(whole: Any, axis: int) -> Layout:
+def layout_of_element(batch: Any, axis: int) -> Layout:
     """Return the layout of an element of an array along an axis, a view: True for a number, False where nothing is known."""
-    seen = shadow_of(whole)
-    if seen is None or seen.ndim < 2 or not seen.size:
-        return seen is not None and seen.ndim == 1
-    return layout_of(np.moveaxis(seen, axis, 0)[0])
+    shadow = shadow_of(batch)
+    if shadow is None or shadow.ndim < 2 or not shadow.size:
+        return shadow is not None and shadow.ndim == 1
+    return layout_of(np.moveaxis(shadow, axis, 0)[0])
 
 
 def laid_out_as(numbers: NDArray, array: Any) -> NDArray:
     """Return the numbers of a traced array, which are C-contiguous, in the order that NumPy's array would have, where that is known."""
-    if array._contiguous is True or numbers.ndim < 2 or (seen := shadow_of(array)) is None:
+    if array._contiguous is True or numbers.ndim < 2 or (shadow := shadow_of(array)) is None:
         return numbers
-    order = iteration_order(numbers.ndim, [_own_strides(seen)])
+    order = iteration_order(numbers.ndim, [_own_strides(shadow)])
     return np.ascontiguousarray(numbers.transpose(order)).transpose(np.argsort(order))
 
 
@@ -166,8 +168,8 @@ def shadow_of(operand: Any) -> NDArray | None:
     operand.value  # noqa: B018 - lets what was promised become what it is
     base = operand._base
     if isinstance(base, Handle):
-        seen = None if type(operand._view) is UncertainView else shadow_of(base)
-        return None if seen is None else operand._view.numpy_view(seen)
+        shadow = None if type(operand._view) is UncertainView else shadow_of(base)
+        return None if shadow is None else operand._view.numpy_view(shadow)
     numbers = getattr(base, "numbers", None)  # the memory of a preallocated array
     return numbers if issubclass(type(numbers), np.ndarray) else None
 
@@ -185,10 +187,10 @@ def exact_shadow_of(array: Handle) -> NDArray | None:
         array = array._base
     start = 0 if memory.aligned else 1
     item = np.empty(array.dtype.itemsize + start, np.uint8)[start:].view(array.dtype)
-    seen = np.lib.stride_tricks.as_strided(item, array.shape, memory.strides, writeable=memory.writeable)
+    shadow = np.lib.stride_tricks.as_strided(item, array.shape, memory.strides, writeable=memory.writeable)
     for view in reversed(views):
-        seen = view.numpy_view(seen)
-    return seen
+        shadow = view.numpy_view(shadow)
+    return shadow
 
 
 def strides_of(operand: Any) -> Shape | None:
@@ -197,22 +199,22 @@ def strides_of(operand: Any) -> Shape | None:
     They are ``()`` where they are not known, and where elements are repeated: NumPy lays out copies of such an array and elementwise
     results of it in different orders.
     """
-    seen = shadow_of(operand)
-    if seen is None:
+    shadow = shadow_of(operand)
+    if shadow is None:
         return () if isinstance(operand, Handle) and operand.ndim > 1 else None
-    if seen.flags.c_contiguous:
+    if shadow.flags.c_contiguous:
         return None
-    simple = _simplest(seen)
-    return () if 0 in simple else tuple([stride // seen.itemsize for stride in simple])
+    simple = _simplest(shadow)
+    return () if 0 in simple else tuple([stride // shadow.itemsize for stride in simple])
 
 
 def layout_of_copy(operand: Any) -> Layout:
     """Return the layout of a copy of an array (``order="K"``), whose axes NumPy sorts by their strides, those of repeated elements last."""
-    seen = shadow_of(operand)
-    if seen is None:
+    shadow = shadow_of(operand)
+    if shadow is None:
         return False
-    order = tuple(sorted(range(seen.ndim), key=lambda axis: -abs(seen.strides[axis])))
-    return True if order == tuple(range(seen.ndim)) else order
+    order = tuple(sorted(range(shadow.ndim), key=lambda axis: -abs(shadow.strides[axis])))
+    return True if order == tuple(range(shadow.ndim)) else order
 
 
 def layout_in_order(operand: Handle, order: str) -> Layout:
@@ -220,10 +222,10 @@ def layout_in_order(operand: Handle, order: str) -> Layout:
     if order == "K" and operand._contiguous is not True:
         return layout_of_copy(operand)
     if order == "A" and operand._contiguous is not True:
-        seen = shadow_of(operand)
-        if seen is None:
+        shadow = shadow_of(operand)
+        if shadow is None:
             return False
-        order = "F" if seen.flags.f_contiguous and not seen.flags.c_contiguous else "C"
+        order = "F" if shadow.flags.f_contiguous and not shadow.flags.c_contiguous else "C"
     return fortran(operand.ndim) if order == "F" else True
 
 
@@ -234,17 +236,22 @@ def layout_of_result(shape: Shape, operands: Iterable[Any], cores: Sequence[int]
     """
     if len(shape) < 2:
         return True
-    known = []
-    for place, operand in enumerate(operands):
+    strides_of_operands = []
+    for position, operand in enumerate(operands):
         if not isinstance(operand, Handle | np.ndarray):
             continue
-        seen = shadow_of(operand)
-        if seen is None:
+        shadow = shadow_of(operand)
+        if shadow is None:
             return False
-        own = _own_strides(seen)
-        known.append(own[: max(len(own) - cores[place], 0)] if cores else own)
-    axes = max(map(len, known), default=0) if cores else len(shape)
-    strides = [[0] * (axes - len(own)) + own + [0] * (len(shape) - axes) for own in known]
+        operand_strides = _own_strides(shadow)
+        strides_of_operands.append(
+            operand_strides[: max(len(operand_strides) - cores[position], 0)] if cores else operand_strides
+        )
+    axes = max(map(len, strides_of_operands), default=0) if cores else len(shape)
+    strides = [
+        [0] * (axes - len(operand_strides)) + operand_strides + [0] * (len(shape) - axes)
+        for operand_strides in strides_of_operands
+    ]
     order = iteration_order(len(shape), strides)
     return True if order == tuple(range(len(shape))) else order
 
@@ -270,14 +277,14 @@ def _own_strides(array: NDArray) -> list[int]:
     return [0 if extent == 1 else stride for extent, stride in zip(array.shape, array.strides, strict=True)]
 
 
-def with_layout_of(made: Any, operands: Iterable[Any], signature: str | None = None) -> Any:
+def with_layout_of(result: Any, operands: Iterable[Any], signature: str | None = None) -> Any:
     """Set the layout of the results of a ufunc, or of another elementwise operation, to that of NumPy's results, and return them."""
     operands = tuple(operands)
     cores = () if signature is None else _core_ranks(signature)
-    for array in made if type(made) in (tuple, list) else (made,):
+    for array in result if type(result) in (tuple, list) else (result,):
         if isinstance(array, Handle) and array._base is None and len(shape := array._current.aval.shape) > 1:
             array._contiguous = layout_of_result(shape, operands, cores)
-    return made
+    return result
 
 
 @lru_cache
@@ -296,19 +303,19 @@ def is_c_contiguous(operand: Any) -> bool:
     return not isinstance(operand, list | tuple) or all(map(is_c_contiguous, operand))
 
 
-def reshaped_view(seen: NDArray, shape: Shape, order: str) -> NDArray | None:
+def reshaped_view(array: NDArray, shape: Shape, order: str) -> NDArray | None:
     """Return the view of an array in another shape; None where NumPy copies."""
     try:
-        return seen.reshape(shape, order=order, copy=False)  # type: ignore[call-overload,no-any-return]
+        return array.reshape(shape, order=order, copy=False)  # type: ignore[call-overload,no-any-return]
     except ValueError:
         return None
 
 
-def memory_order(seen: NDArray, order: str) -> str | tuple[int, ...]:
+def memory_order(array: NDArray, order: str) -> str | tuple[int, ...]:
     """Return the order, C or F, that A or K means for an array; or, for K, its axes from the slowest to the fastest."""
-    flags = seen.flags
+    flags = array.flags
     if flags.c_contiguous:
         return "C"
     if flags.f_contiguous:
         return "F"
-    return "C" if order == "A" else iteration_order(seen.ndim, [_own_strides(seen)])
+    return "C" if order == "A" else iteration_order(array.ndim, [_own_strides(array)])

@@ -178,10 +178,10 @@ class Memory:
             return current
         if self.parent is not None:
             self.parent.note_read()
-        known = self._constant
-        if known is None or not _is_content(known.data, self.numbers):
-            known = self._constant = constant_copy(self.numbers)
-        return known
+        constant = self._constant
+        if constant is None or not _is_content(constant.data, self.numbers):
+            constant = self._constant = constant_copy(self.numbers)
+        return constant
 
     def rebind(self, value: Value) -> None:
         """Replace the content by a traced value."""
@@ -251,8 +251,8 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         return super().__pow__(other)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        seen = ndarray_or_none(self)
-        return np.asarray(self, dtype) if seen is None else np.array(seen[...], dtype, copy=copy)
+        numbers = ndarray_or_none(self)
+        return np.asarray(self, dtype) if numbers is None else np.array(numbers[...], dtype, copy=copy)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         """Return `gradtape.array_api`: functions of the array API write to what has a namespace, and to copies of other things."""
@@ -275,28 +275,28 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function is np.copyto and args[0] is self and type(args[-1]) in CONSTANT_TYPES and len(types) == 1:
-            seen = ndarray_or_none(self)
-            if seen is not None:  # as np.ones and np.full do for each array
-                return np.copyto(seen, *args[1:], **kwargs)
+            numbers = ndarray_or_none(self)
+            if numbers is not None:  # as np.ones and np.full do for each array
+                return np.copyto(numbers, *args[1:], **kwargs)
         out = kwargs.get("out", ())
-        place = out_place(function)
-        if place is not None:
-            out = args[place : place + 1] or out
+        out_position = out_place(function)
+        if out_position is not None:
+            out = args[out_position : out_position + 1] or out
         targets = args[:1] if function in WRITTEN_ARGUMENTS else out if isinstance(out, tuple) else (out,)
         return _as_view(
             self, _compute(function, args, kwargs, targets), _view_by_call(function, self, args, kwargs)
         )
 
     def __getitem__(self, key: Any) -> Any:
-        seen = ndarray_or_none(self)
-        if seen is None:
+        numbers = ndarray_or_none(self)
+        if numbers is None:
             return self[key]
         key = unwrap_preallocated(key)
         if is_traced(key):
             return Array(self.value)[key]
         if ASKING.questions is not None and has_lengths(key):
             return Array(traced_value(self.value))[key]
-        return _as_view(self, seen[key], lambda parent: parent[key])
+        return _as_view(self, numbers[key], lambda parent: parent[key])
 
     def __setitem__(self, key: Any, new: Any) -> None:
         if ndarray_or_none(self) is not None:
@@ -318,15 +318,15 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
 
     @shape.setter
     def shape(self, shape: Any) -> None:
-        seen = ndarray_or_none(self)
-        if seen is None:
+        numbers = ndarray_or_none(self)
+        if numbers is None:
             self.shape = shape
             return
         memory: Any = self._base
-        view = seen.view()
+        view = numbers.view()
         view.shape = shape
-        made = preallocated(view, memory, lambda parent: parent.reshape(view.shape))
-        self._base, self._current, self._derived = made._base, made._current, made._derived
+        reshaped = preallocated(view, memory, lambda parent: parent.reshape(view.shape))
+        self._base, self._current, self._derived = reshaped._base, reshaped._current, reshaped._derived
 
     flat = Methods.flat
     real = property(lambda self: self.__getattr__("real"), vars(Methods)["real"].fset)
@@ -351,10 +351,10 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
                 if name not in WRITING_METHODS:
                     return again(Array(self.value))
                 become_traced(self)
-            seen = ndarray_or_none(self) if type(self) is Preallocated else None
-            if seen is None:
+            numbers = ndarray_or_none(self) if type(self) is Preallocated else None
+            if numbers is None:
                 return again(self)
-            result = getattr(seen, name)(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
+            result = getattr(numbers, name)(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
             if name in COPYING_METHODS:
                 note_read(self, result)
                 return _preallocate_result(result, sys._getframe(1))
@@ -371,8 +371,8 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
             return
         numbers = memory.numbers.copy()
         numbers.resize(*shape, refcheck=False)
-        made = preallocated(numbers)
-        self._base, self._current, self._derived = made._base, made._current, made._derived
+        resized = preallocated(numbers)
+        self._base, self._current, self._derived = resized._base, resized._current, resized._derived
 
     def __len__(self) -> int:
         if ASKING.questions is not None:
@@ -423,12 +423,12 @@ def preallocated(
     numbers: NDArray, parent: Memory | None = None, view_function: ViewFunction = _identity_view
 ) -> Preallocated:
     """Return a preallocated array of an ndarray, which for a view has a parent."""
-    made = object.__new__(Preallocated)
-    made._base = Memory(numbers, parent, view_function)
-    made._view = WHOLE_VIEW
-    made._derived = made._current = Value(aval(numbers.shape, numbers.dtype))
-    made._contiguous = True
-    return made
+    array = object.__new__(Preallocated)
+    array._base = Memory(numbers, parent, view_function)
+    array._view = WHOLE_VIEW
+    array._derived = array._current = Value(aval(numbers.shape, numbers.dtype))
+    array._contiguous = True
+    return array
 
 
 def ndarray_or_none(array: Preallocated) -> Any:
@@ -442,8 +442,8 @@ def ndarray_or_none(array: Preallocated) -> Any:
 
 def to_ndarray(array: Any) -> Any:
     """Return the data of an array, traced or not, as an ndarray."""
-    seen = ndarray_or_none(array)
-    return array.numpy() if seen is None else seen
+    numbers = ndarray_or_none(array)
+    return array.numpy() if numbers is None else numbers
 
 
 def become_traced(array: Any) -> None:
@@ -456,8 +456,8 @@ def become_traced(array: Any) -> None:
 def unwrap_preallocated(operand: Any) -> Any:
     """Return an operand with ndarrays for preallocated arrays, also in nested lists and tuples."""
     if isinstance(operand, Preallocated):
-        seen = ndarray_or_none(operand)
-        return operand if seen is None else seen
+        numbers = ndarray_or_none(operand)
+        return operand if numbers is None else numbers
     if isinstance(operand, list | tuple):
         return map_nested(unwrap_preallocated, Preallocated, operand)
     return operand
@@ -513,7 +513,10 @@ def _as_view(array: Preallocated, result: Any, view_function: ViewFunction) -> A
     """Return a result of NumPy's, as a preallocated view where it shares memory with the array."""
     if type(result) in (list, tuple) and type(array) is Preallocated:
         return type(result)(
-            [_as_view(array, item, _view_of_item(view_function, place)) for place, item in enumerate(result)]
+            [
+                _as_view(array, item, _view_of_item(view_function, position))
+                for position, item in enumerate(result)
+            ]
         )
     if type(array) is not Preallocated:
         return result
@@ -532,8 +535,8 @@ def note_read(array: Any, result: Any) -> None:
         array._base.note_read()
 
 
-def _view_of_item(view_function: ViewFunction, place: int) -> ViewFunction:
-    return lambda parent: view_function(parent)[place]
+def _view_of_item(view_function: ViewFunction, position: int) -> ViewFunction:
+    return lambda parent: view_function(parent)[position]
 
 
 def handles_traced(frame: FrameType) -> bool:
@@ -593,8 +596,8 @@ def _view_by_call(function: Any, array: Preallocated, args: Any, kwargs: dict[st
 
 def _delegate(name: str) -> Callable[[Any], Any]:
     def answer(self: Any, *args: Any) -> Any:
-        seen = ndarray_or_none(self)
-        return getattr(self, name)(*args) if seen is None else getattr(seen, name)(*args)
+        numbers = ndarray_or_none(self)
+        return getattr(self, name)(*args) if numbers is None else getattr(numbers, name)(*args)
 
     answer.__name__ = name
     return answer

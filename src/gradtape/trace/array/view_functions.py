@@ -61,17 +61,17 @@ def view_of(function: Any, args: Sequence[Any], kwargs: Named) -> Any:
         return None
     if function in OF_EACH:
         return viewer(function, None, tuple(args), kwargs)
-    place = 1 if function is np.einsum else 0
-    if len(args) <= place:
+    source_position = 1 if function is np.einsum else 0
+    if len(args) <= source_position:
         name = _first_name(function)
-        if place or name not in kwargs:
+        if source_position or name not in kwargs:
             return None
         args = (kwargs[name],)
         kwargs = {key: value for key, value in kwargs.items() if key != name}
-    source = args[place]
+    source = args[source_position]
     if not isinstance(source, Handle) or "out" in kwargs:
         return None
-    return viewer(function, source, (*args[:place], *args[place + 1 :]), kwargs)
+    return viewer(function, source, (*args[:source_position], *args[source_position + 1 :]), kwargs)
 
 
 @lru_cache(maxsize=256)
@@ -199,9 +199,9 @@ def resize(array: Any, *shape: Any, refcheck: bool = True) -> None:
         )
     prediction.materialise(value)
     zeros = np.zeros(max(size - array.size, 0), array.dtype)
-    made: Any = np.concatenate([array.ravel(), zeros])[:size].reshape(extents)
+    resized: Any = np.concatenate([array.ravel(), zeros])[:size].reshape(extents)
     array._base = None
-    array._hold(fresh_value(made.value))
+    array._hold(fresh_value(resized.value))
 
 
 def _reshape_without_copy(array: Any, shape: Any, order: str) -> Any:
@@ -221,10 +221,10 @@ def ravel(source: Any, order: str = "C") -> Any:
             return reshape(moved, (math.prod(source.shape),), "C")
         return flatten(source, order)
     if order in ("C", "F"):
-        seen = shadow_of(source)
-        if seen is None:
+        shadow = shadow_of(source)
+        if shadow is None:
             return _maybe(source, call_function(np.ravel, (source,), {"order": order}), "x.ravel")
-        if seen.flags.c_contiguous if order == "C" else seen.flags.f_contiguous:
+        if shadow.flags.c_contiguous if order == "C" else shadow.flags.f_contiguous:
             return reshape(source, (math.prod(source.shape),), order)
     return _fresh(source, call_function(np.ravel, (source,), {"order": order}), "C")
 
@@ -240,15 +240,15 @@ def flatten(source: Any, order: Any = "C") -> Any:
 
 def _known_order(source: Any, order: str) -> Any:
     """Return the memory order that A or K means for an array."""
-    seen = shadow_of(source)
-    if seen is None:
+    shadow = shadow_of(source)
+    if shadow is None:
         raise UnsupportedFunctionError(
             f"order={order!r} of an array whose order in memory is not known",
             where=here.site,
             why="NumPy's result depends on how an earlier function has laid out its result",
             remedy="pass order='C' or order='F', or take a copy in C order first: x.copy()",
         )
-    return memory_order(seen, order)
+    return memory_order(shadow, order)
 
 
 def _fresh(source: Any, value: Value, order: str) -> Any:
@@ -257,7 +257,7 @@ def _fresh(source: Any, value: Value, order: str) -> Any:
     return copy
 
 
-def _uncertain(source: Any, value: Value, what: str) -> Any:
+def _uncertain(source: Any, value: Value, description: str) -> Any:
     """Return a reshaped array that may be a view of its source or a copy."""
     if [extent for extent in value.shape if extent != 1] == [
         extent for extent in source.shape if extent != 1
@@ -268,11 +268,13 @@ def _uncertain(source: Any, value: Value, what: str) -> Any:
             lambda array: array.reshape(shape, copy=False),
         )
         return source.rearranged(view, contiguous=False)
-    return _maybe(source, value, what)
+    return _maybe(source, value, description)
 
 
-def _maybe(source: Any, value: Value, what: str) -> Any:
-    return source.uncertain_view(value, UncertainView(f"{what} at {here.site}" if here.site else what))
+def _maybe(source: Any, value: Value, description: str) -> Any:
+    return source.uncertain_view(
+        value, UncertainView(f"{description} at {here.site}" if here.site else description)
+    )
 
 
 def _of_each(view: Callable[[Any, Any], Any]) -> Viewer:
@@ -281,8 +283,8 @@ def _of_each(view: Callable[[Any, Any], Any]) -> Viewer:
     def views(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
         if kwargs or not args or not all(isinstance(arg, Handle | np.ndarray) for arg in args):
             return None
-        found = [view(function, arg) if isinstance(arg, Handle) else function(arg) for arg in args]
-        return found[0] if len(found) == 1 else tuple(found)
+        viewed = [view(function, arg) if isinstance(arg, Handle) else function(arg) for arg in args]
+        return viewed[0] if len(viewed) == 1 else tuple(viewed)
 
     return views
 
@@ -310,11 +312,11 @@ def _grid(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
         isinstance(arg, Handle | np.ndarray) and arg.ndim == 1 and arg.dtype != bool for arg in args
     ):
         return None
-    found = []
-    for place, arg in enumerate(args):
-        shape = tuple([arg.size if axis == place else 1 for axis in range(len(args))])
-        found.append(reshape(arg, shape) if isinstance(arg, Handle) else arg.reshape(shape))
-    return tuple(found)
+    grids = []
+    for own_axis, arg in enumerate(args):
+        shape = tuple([arg.size if axis == own_axis else 1 for axis in range(len(args))])
+        grids.append(reshape(arg, shape) if isinstance(arg, Handle) else arg.reshape(shape))
+    return tuple(grids)
 
 
 def _mesh(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
@@ -329,11 +331,11 @@ def _mesh(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
     axes = list(range(len(args)))
     if kwargs.get("indexing", "xy") == "xy" and len(axes) > 1:
         axes[:2] = 1, 0
-    found = []
-    for place, arg in zip(axes, args, strict=True):
-        shape = tuple([arg.size if axis == place else 1 for axis in range(len(args))])
-        found.append(reshape(arg, shape) if isinstance(arg, Handle) else arg.reshape(shape))
-    return tuple(found) if kwargs.get("sparse") else _broadcast_arrays(function, None, tuple(found), {})
+    grids = []
+    for own_axis, arg in zip(axes, args, strict=True):
+        shape = tuple([arg.size if axis == own_axis else 1 for axis in range(len(args))])
+        grids.append(reshape(arg, shape) if isinstance(arg, Handle) else arg.reshape(shape))
+    return tuple(grids) if kwargs.get("sparse") else _broadcast_arrays(function, None, tuple(grids), {})
 
 
 def _diag(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
@@ -405,8 +407,13 @@ def strided(source: Any, shape: Any, strides: Any, writeable: bool) -> Any:
     while isinstance(root._base, Handle):
         chain.append(root._view)
         root = root._base
-    seen, whole = shadow_of(source), shadow_of(root)
-    if seen is None or whole is None or type(root._contiguous) is Strides or StridedView in map(type, chain):
+    shadow, root_shadow = shadow_of(source), shadow_of(root)
+    if (
+        shadow is None
+        or root_shadow is None
+        or type(root._contiguous) is Strides
+        or StridedView in map(type, chain)
+    ):
         raise UnsupportedFunctionError(
             "as_strided of an array whose memory is not known",
             where=here.site,
@@ -414,15 +421,17 @@ def strided(source: Any, shape: Any, strides: Any, writeable: bool) -> Any:
             remedy="take a copy first: x = x.copy()",
         )
     positions = np.arange(root.size).reshape(root.shape)
-    order = sorted(range(root.ndim), key=lambda axis: -whole.strides[axis])
+    order = sorted(range(root.ndim), key=lambda axis: -root_shadow.strides[axis])
     memory = positions.transpose(order).reshape(-1)
-    own: Any = np.arange(root.size).reshape([root.shape[axis] for axis in order]).transpose(np.argsort(order))
+    numbers: Any = (
+        np.arange(root.size).reshape([root.shape[axis] for axis in order]).transpose(np.argsort(order))
+    )
     for view in chain[::-1]:
-        own = view.numpy_view(own)
+        numbers = view.numpy_view(numbers)
     size = source.dtype.itemsize
-    extents = own.shape if shape is None else as_shape(shape)
-    steps = seen.strides if strides is None else tuple(strides)
-    first = int(own.flat[0]) if own.size else 0
+    extents = numbers.shape if shape is None else as_shape(shape)
+    steps = shadow.strides if strides is None else tuple(strides)
+    first = int(numbers.flat[0]) if numbers.size else 0
     index = np.full(extents, first)
     for axis, (extent, step) in enumerate(zip(extents, steps, strict=True)):
         if step % size:
@@ -477,12 +486,12 @@ def _astype(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
 
 def in_order(source: Any, order: str | None, value: Value | None = None) -> Any:
     """Return ``np.asarray(source, order=order)``: the array itself, or a copy if its elements are in another order."""
-    seen = shadow_of(source)
+    shadow = shadow_of(source)
     if order not in ("C", "F"):
         return source[...]
-    if seen is None:
+    if shadow is None:
         return _maybe(source, source.value, f"np.asarray(x, order={order!r})")
-    if seen.flags.c_contiguous if order == "C" else seen.flags.f_contiguous:
+    if shadow.flags.c_contiguous if order == "C" else shadow.flags.f_contiguous:
         return source[...]
     return _fresh(source, source.value, order)
 

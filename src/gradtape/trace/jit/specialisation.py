@@ -144,7 +144,7 @@ class Specialisation:
         self.alternatives: dict[tuple[int, int], Specialisation] = {}
         self._program: Program | None = None
         self._differentiated = [
-            place for place, value in enumerate(graph.inputs) if value in trace.differentiated
+            position for position, value in enumerate(graph.inputs) if value in trace.differentiated
         ]
         self.prologue: Prologue | None = None
 
@@ -179,8 +179,8 @@ class Specialisation:
         elif not (self.graph.guards or self.is_prepared):
             results = self.state.run(run, arrays, partial(draws.run, generators))
         else:
-            with draws.undone_by_misses(generators) as taken:
-                draw = partial(draws.run, generators, taken=taken)
+            with draws.undone_by_misses(generators) as states:
+                draw = partial(draws.run, generators, taken=states)
                 results = self.state.run(run, arrays, draw)
         return self._results(results, assign)
 
@@ -215,8 +215,8 @@ class Specialisation:
         if prologue is None or prologue.main is None or code is not None:
             return self._bound_whole(fallback, code)
         function: Any = self._bound_whole(fallback, None) or fallback if prologue.is_over else fallback
-        for kept in reversed(prologue.kept):
-            function = self._bound_to(prologue.main, kept, function) or function
+        for kept_prologue in reversed(prologue.kept):
+            function = self._bound_to(prologue.main, kept_prologue, function) or function
         return None if function is fallback else function
 
     def _bound_whole(self, fallback: Callable[..., Any], code: LoadedModule | None) -> CheckedFunction | None:
@@ -227,34 +227,37 @@ class Specialisation:
         behind = self.program.bind(fallback if straight else missing(), native.statics, code)
         if behind is None:
             return None
-        passed = None if straight else [*(-1 - number for number in native.passed), *self.inputs]
-        return checked_function(behind, fallback, self.steps, native.leaves, passed)
+        positions = None if straight else [*(-1 - number for number in native.passed), *self.inputs]
+        return checked_function(behind, fallback, self.steps, native.leaves, positions)
 
     def with_first(self, function: Any) -> Specialisation:
         """Return this specialisation of a program that takes a function before its other arguments, for one function."""
-        made = copy(self)
-        made.origin, made.steps = self, steps_with_first(self.steps, function)
+        bound = copy(self)
+        bound.origin, bound.steps = self, steps_with_first(self.steps, function)
         native = self.native
         if native is not None:
-            passed = tuple([number - 1 for number in native.passed])
-            made.native = native._replace(leaves=native.leaves - 1, passed=passed)
-        return made
+            positions = tuple([number - 1 for number in native.passed])
+            bound.native = native._replace(leaves=native.leaves - 1, passed=positions)
+        return bound
 
-    def _bound_to(self, main: Program, kept: Kept, fallback: Callable[..., Any]) -> CheckedFunction | None:
+    def _bound_to(
+        self, main: Program, kept_prologue: Kept, fallback: Callable[..., Any]
+    ) -> CheckedFunction | None:
         """Return a native function for calls whose data are those of which results are kept."""
         native = self.native
         assert native is not None
         behind = main.bind(missing(), native.statics)
         if behind is None:
             return None
-        passed = [*(-1 - number for number in native.passed), *self.inputs]
-        pairs = zip(passed, native.form.arguments, strict=True)
-        inputs = [(place, spec) for place, spec in pairs if not isinstance(spec, StaticSpec)]
+        positions = [*(-1 - number for number in native.passed), *self.inputs]
+        pairs = zip(positions, native.form.arguments, strict=True)
+        inputs = [(position, spec) for position, spec in pairs if not isinstance(spec, StaticSpec)]
         equal = [
-            (inputs[number][0], _type_of(inputs[number][1]), copy) for number, copy in kept.inputs.items()
+            (inputs[number][0], _type_of(inputs[number][1]), copy)
+            for number, copy in kept_prologue.inputs.items()
         ]
         return checked_function(
-            behind, fallback, self.steps, native.leaves, passed, equal=equal, further=kept.results
+            behind, fallback, self.steps, native.leaves, positions, equal=equal, further=kept_prologue.results
         )
 
     def give_up_draws(self) -> None:
@@ -292,18 +295,18 @@ class Specialisation:
         not hold. The call that was traced need not be checked."""
         if self.draws is None:
             return self._appended([*inputs, *self.state.reads()], is_traced_call)
-        with self.draws.undone_by_misses(generators) as taken:
+        with self.draws.undone_by_misses(generators) as states:
             reads = self.state.reads()
-            drawn = self.draws.recorded(generators, [*inputs, *reads], taken)
+            drawn = self.draws.recorded(generators, [*inputs, *reads], states)
             return self._appended([*inputs, *drawn, *reads], is_traced_call)
 
     def _appended(self, inputs: list[Value], is_traced_call: bool) -> Any:
         values, looks = recorded(self.graph, inputs)
         guards = () if is_traced_call else zip(self.graph.guards, looks, strict=True)
         for number, ((_, expected), value) in enumerate(guards):
-            seen = int(force([value])[0])
-            if seen != expected:
-                raise GuardMiss(number, seen)
+            answer = int(force([value])[0])
+            if answer != expected:
+                raise GuardMiss(number, answer)
         return self.spec.unflatten([Array(fresh_value(values[output])) for output in self.outputs])
 
     def valid(self) -> bool:

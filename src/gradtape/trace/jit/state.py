@@ -48,8 +48,8 @@ class Assignment:
     def check(self, arrays: Sequence[NDArray]) -> None:
         """Raise IndexError where an index is out of bounds."""
         variable = self.variable()
-        for places in arrays[1::2] if variable is not None else ():
-            check_places(variable.shape[0], places)  # type: ignore[union-attr]
+        for indices in arrays[1::2] if variable is not None else ():
+            check_places(variable.shape[0], indices)  # type: ignore[union-attr]
 
     def carry_out(self, arrays: Sequence[NDArray]) -> None:
         """Change the variable."""
@@ -59,8 +59,8 @@ class Assignment:
         if not self.steps:
             variable.store(arrays[0])
             return
-        for how, rows, places in zip(self.steps, arrays[::2], arrays[1::2], strict=True):
-            variable.change_rows(constant(rows), constant(places), how)
+        for how, rows, indices in zip(self.steps, arrays[::2], arrays[1::2], strict=True):
+            variable.change_rows(constant(rows), constant(indices), how)
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,13 @@ class State:
         if not self.read:
             return compute(arrays if draw is None else [*arrays, *draw(arrays)])
         # Calls that assign to the same variables run one after the other.
-        held = [changing[place] for place in self.places]
-        for lock in held:
+        locks = [changing[position] for position in self.places]
+        for lock in locks:
             lock.acquire()
         try:
             return self._run(compute, arrays, draw)
         finally:
-            for lock in held:
+            for lock in locks:
                 lock.release()
 
     def _run(
@@ -122,12 +122,12 @@ class State:
         drawn = [] if draw is None else draw([*arrays, *self._contents()])
         # No name refers to the contents afterwards, so assignments of rows happen in place.
         outputs = compute([*arrays, *drawn, *self._contents()])
-        rest = iter(outputs[len(outputs) - self.count :])
-        taken = [(assignment, assignment.taken(rest)) for assignment in self.assigned]
-        for assignment, own in taken:
-            assignment.check(own)
-        for assignment, own in taken:
-            assignment.carry_out(own)
+        state_outputs = iter(outputs[len(outputs) - self.count :])
+        changes = [(assignment, assignment.taken(state_outputs)) for assignment in self.assigned]
+        for assignment, new_contents in changes:
+            assignment.check(new_contents)
+        for assignment, new_contents in changes:
+            assignment.carry_out(new_contents)
         return outputs
 
     def _contents(self) -> list[NDArray]:
@@ -158,8 +158,10 @@ def state_of(trace: Trace) -> tuple[State, list[Value]]:
     changed = [
         serial for serial, content in trace.contents.items() if content.input is not None and content.assigned
     ]
-    places = tuple(sorted({serial % len(changing) for serial in changed}))
-    return State(tuple(content.variable for content in met), tuple(assigned), len(stored), places), stored
+    lock_positions = tuple(sorted({serial % len(changing) for serial in changed}))
+    return State(
+        tuple(content.variable for content in met), tuple(assigned), len(stored), lock_positions
+    ), stored
 
 
 def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:
@@ -177,8 +179,8 @@ def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:
             value = node.inputs[0]
         elif node is not None and node.op is update_row and _are_few_rows(node):
             start, step, rows = node.params["starts"][0], node.params["strides"][0], node.inputs[1]
-            places = constant(start + step * np.arange(rows.shape[0], dtype=INTP))
-            steps.append(("set", rows, places))
+            indices = constant(start + step * np.arange(rows.shape[0], dtype=INTP))
+            steps.append(("set", rows, indices))
             value = node.inputs[0]
         else:
             return []
@@ -187,8 +189,8 @@ def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:
 
 def _are_few_rows(node: Node) -> bool:
     """Return whether an update writes whole rows, and at most half of them."""
-    whole, rows = (value.shape for value in node.inputs)
-    return 2 * rows[0] <= whole[0] and rows[1:] == whole[1:] and set(node.params["strides"][1:]) <= {1}
+    shape, rows = (value.shape for value in node.inputs)
+    return 2 * rows[0] <= shape[0] and rows[1:] == shape[1:] and set(node.params["strides"][1:]) <= {1}
 
 
 def variables_made(trace: Trace) -> list[weakref.ref[Any]]:
@@ -205,4 +207,4 @@ def any_alive(variables: Sequence[weakref.ref[Any]]) -> bool:
 
 
 def _alive(variables: Sequence[weakref.ref[Variable]]) -> list[Variable]:
-    return [found for variable in variables if (found := variable()) is not None]
+    return [variable_alive for variable in variables if (variable_alive := variable()) is not None]

@@ -76,10 +76,10 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a conversion function; the result is traced if the argument is or holds a traced array."""
     if ASKING.questions is not None and has_lengths(args[:1]) and calls(_frame(1), function):
         return ARRAYS["call"](function, args, kwargs)
-    wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
-    if wanted in OBJECTS and not is_program_file(calling_frame(_frame(1))[0].f_code.co_filename):
+    dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
+    if dtype in OBJECTS and not is_program_file(calling_frame(_frame(1))[0].f_code.co_filename):
         return NotImplemented  # as np.vectorize converts, to call a function of the user's for each element
-    if args and wanted in OBJECTS:
+    if args and dtype in OBJECTS:
         return _array_of_objects(args[0]) if _holds_traced(args[0]) else NotImplemented
     if args and type(args[0]) is FlatIterator:
         args = (args[0].copy(), *args[1:])
@@ -91,10 +91,10 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if args and isinstance(args[0], TracedNdarray):
         return _of_instance(function, args, kwargs)
     if args and not is_plain and not issubclass(type(args[0]), Handle | list | tuple):
-        args = (taken := _taken_apart(given := args[0], wanted), *args[1:])
-        if taken is not given and isinstance(taken, Handle) and not is_observed(taken):
+        args = (unpacked := _taken_apart(original := args[0], dtype), *args[1:])
+        if unpacked is not original and isinstance(unpacked, Handle) and not is_observed(unpacked):
             # NumPy would call the object again, so it gets the memory of an untraced array.
-            return function(taken.__array__(), *args[1:], **kwargs)  # type: ignore[attr-defined]
+            return function(unpacked.__array__(), *args[1:], **kwargs)  # type: ignore[attr-defined]
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None
         if type(source) is np.ndarray and function is np.array:
@@ -120,27 +120,27 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         name = function.__name__
         axes = _new_axes(source, kwargs)
         if _returns_argument(name, source, args, {**kwargs, "ndmin": 0} if axes else kwargs):
-            whole: Any = source
-            return in_order(whole[(*axes, ...)], ORDERS.get(name, kwargs.get("order")))
+            handle: Any = source
+            return in_order(handle[(*axes, ...)], ORDERS.get(name, kwargs.get("order")))
         return _traced_call(source, function, args, kwargs)
     before, _captured.items = _captured.items, []
     try:
-        made = without_hook(function)(*args, **kwargs)
-        asked = _captured.items
+        array = without_hook(function)(*args, **kwargs)
+        of_instance = _captured.items
     except ValueError as error:
         if isinstance(error.__cause__, Exception | None):
             raise
         raise error.__cause__ from None  # Ctrl-C during the conversion, which NumPy replaces by another error
     finally:
         _captured.items = before
-    if asked and asking_package() in READERS:
+    if of_instance and asking_package() in READERS:
         return without_hook(function)(*args, **kwargs)
-    if not asked and made.dtype == object and holds_instance(args[0]):
+    if not of_instance and array.dtype == object and holds_instance(args[0]):
         return function(contents(args[0]), *args[1:], **kwargs)
-    if asked:
-        return _traced_call(asked[0], function, args, kwargs)
+    if of_instance:
+        return _traced_call(of_instance[0], function, args, kwargs)
     is_users = contexts.stack and is_user_file(_frame(1).f_code.co_filename)
-    return FRESH[0](made, function, _frame(1)) if is_users else made
+    return FRESH[0](array, function, _frame(1)) if is_users else array
 
 
 def _of_instance(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -149,19 +149,19 @@ def _of_instance(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     keeps = options.pop("subok", False) or function is np.asanyarray
     content = content_of(source)
     if not isinstance(content, Handle):
-        made = function(content, *args[1:], **options)
+        result = function(content, *args[1:], **options)
     elif _returns_argument(
         function.__name__,
         content,
         args,
         {**options, "ndmin": 0} if (axes := _new_axes(content, options)) else options,
     ):
-        made = content if keeps and not axes else content[(*axes, ...)]  # type: ignore[index] # it is an Array
+        result = content if keeps and not axes else content[(*axes, ...)]  # type: ignore[index] # it is an Array
     else:
-        made = _traced_call(content, function, (content, *args[1:]), options)
+        result = _traced_call(content, function, (content, *args[1:]), options)
     if not keeps:
-        return made
-    return source if made is content else instance(type(source), made, source)
+        return result
+    return source if result is content else instance(type(source), result, source)
 
 
 def _shared_or_traced(function: Any, source: Any = None, /, **kwargs: Any) -> Any:
@@ -170,25 +170,25 @@ def _shared_or_traced(function: Any, source: Any = None, /, **kwargs: Any) -> An
         return NotImplemented
     if not _is_traced_copy(source, _frame(1), function):
         return NotImplemented
-    whole: Any = source
-    return whole.copy() if kwargs.get("copy") else whole[...]
+    handle: Any = source
+    return handle.copy() if kwargs.get("copy") else handle[...]
 
 
 def converted_by_object(source: Any) -> Any:
     """Return what an object converts itself to, if that is an array of gradtape's: the numbers where it is not traced. None for others."""
-    made = _taken_apart(source, None)
-    if made is source or not isinstance(made, Handle):
+    converted = _taken_apart(source, None)
+    if converted is source or not isinstance(converted, Handle):
         return None
-    return made if is_observed(made) else made.__array__()  # type: ignore[attr-defined]
+    return converted if is_observed(converted) else converted.__array__()  # type: ignore[attr-defined]
 
 
-def _taken_apart(source: Any, wanted: Any) -> Any:
+def _taken_apart(source: Any, dtype: Any) -> Any:
     """Return what an object converts itself to, or the elements of an array of objects, where these are traced."""
     if type(source) is np.ndarray:
-        if wanted is not None and _holds_traced(items := source.tolist()):
+        if dtype is not None and _holds_traced(items := source.tolist()):
             return items
-    elif _converts_in_python(source) and isinstance(made := source.__array__(), Handle):
-        return made
+    elif _converts_in_python(source) and isinstance(converted := source.__array__(), Handle):
+        return converted
     return source
 
 
@@ -220,11 +220,11 @@ class _Held:
 
 def _array_of_objects(items: Any) -> Any:
     """Return an array of objects whose elements are traced numbers."""
-    made: Any = np.array(_held(items), dtype=object)
-    for place in np.ndindex(made.shape):
-        if type(made[place]) is _Held:
-            made[place] = made[place].item
-    return made
+    array: Any = np.array(_held(items), dtype=object)
+    for index in np.ndindex(array.shape):
+        if type(array[index]) is _Held:
+            array[index] = array[index].item
+    return array
 
 
 def _held(items: Any) -> Any:
@@ -256,14 +256,14 @@ def _new_axes(source: Handle, kwargs: dict[str, Any]) -> tuple[None, ...]:
 
 
 def _traced_call(like: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    made = like.__array_function__(function, (type(like),), with_vectors(args), kwargs)
-    if isinstance(made, Handle) and made._base is None:
-        if not made.ndim:
-            made._contiguous = False  # an array of rank 0, which can be written to
-        elif made.ndim > 1 and isinstance(args[0], Handle) and args[0].ndim == made.ndim:
+    result = like.__array_function__(function, (type(like),), with_vectors(args), kwargs)
+    if isinstance(result, Handle) and result._base is None:
+        if not result.ndim:
+            result._contiguous = False  # an array of rank 0, which can be written to
+        elif result.ndim > 1 and isinstance(args[0], Handle) and args[0].ndim == result.ndim:
             order = ORDERS.get(function.__name__) or kwargs.get("order") or "K"
-            made._contiguous = layout_in_order(args[0], order)
-    return made
+            result._contiguous = layout_in_order(args[0], order)
+    return result
 
 
 OBJECTS: Final = (object, "O", "object")
@@ -284,8 +284,8 @@ def _returns_argument(name: str, source: Handle, args: tuple[Any, ...], kwargs: 
         return False
     if (kwargs.get("copy", True) if name == "array" else kwargs.get("copy")) is True:
         return False
-    wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
-    same = wanted is None or np.dtype(wanted) == source.dtype
+    dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
+    same = dtype is None or np.dtype(dtype) == source.dtype
     return same and not (name in ORDERS and source.ndim == 0)
 
 

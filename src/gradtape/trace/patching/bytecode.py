@@ -52,13 +52,13 @@ def qualified_name(frame: FrameType) -> str:
 
 def line_at(code: CodeType, offset: int) -> int:
     """Return the number of the source line of an instruction."""
-    found = _line_tables.get(id(code))
-    if found is None:
+    table = _line_tables.get(id(code))
+    if table is None:
         # An entry holds its code, so that no other one has its identity.
-        found = _line_tables[id(code)] = (code, *_line_table(code))
-    _, starts, lines = found
-    place = bisect_right(starts, offset) - 1
-    line = lines[place] if place >= 0 else None
+        table = _line_tables[id(code)] = (code, *_line_table(code))
+    _, starts, lines = table
+    entry = bisect_right(starts, offset) - 1
+    line = lines[entry] if entry >= 0 else None
     return code.co_firstlineno if line is None else line
 
 
@@ -160,7 +160,7 @@ def _read_callee_names(
             parts.setdefault((last, stop), instruction.argval)
         elif name.startswith(("CALL", "BINARY", "BUILD")):
             parts.setdefault((last, stop), "")
-    return tuple([parts[place] for place in sorted(parts)])
+    return tuple([parts[position] for position in sorted(parts)])
 
 
 def handles_error(frame: FrameType) -> bool:
@@ -288,20 +288,20 @@ class _Paths:
 
     def all_raise(self, pending: list[_State]) -> bool:
         """Return whether all paths from these states end with an error."""
-        seen: set[_State] = set()
+        visited: set[_State] = set()
         while pending:
             state = pending.pop()
-            if state in seen:
+            if state in visited:
                 continue
-            seen.add(state)
+            visited.add(state)
             following = self._after(*state)
-            if following is None or len(seen) > _MOST_STATES:
+            if following is None or len(visited) > _MOST_STATES:
                 return False
             pending += following
         return True
 
     def _after(
-        self, level: int, offset: int, top: bool | None, known: _Known, asks: bool
+        self, level: int, offset: int, top: bool | None, truths: _Known, asks: bool
     ) -> list[_State] | None:
         """Return the states after an instruction: none after an error, None where the code goes on elsewhere."""
         code = self._codes[level]
@@ -309,8 +309,8 @@ class _Paths:
         step, following = _instructions(code)[offset]
         name = step.opname
 
-        def to(offset: int, top: bool | None = None, known: _Known = known) -> _State:
-            return level, offset, top, known, False
+        def to(offset: int, top: bool | None = None, truths: _Known = truths) -> _State:
+            return level, offset, top, truths, False
 
         if name in ("RAISE_VARARGS", "RERAISE"):
             return [] if name == "RERAISE" else self._raised(level, offset)
@@ -326,12 +326,12 @@ class _Paths:
         if name == "LOAD_CONST":
             return [to(following, _truth_of(step.argval))]
         if name.startswith("LOAD_FAST") and isinstance(step.argval, str):
-            return [to(following, dict(known).get(step.argval))]
+            return [to(following, dict(truths).get(step.argval))]
         if name.startswith(("STORE_FAST", "DELETE_FAST")):
             names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-            rest = frozenset((one, truth) for one, truth in known if one not in names)
+            unassigned = frozenset((tested, truth) for tested, truth in truths if tested not in names)
             single = name == "STORE_FAST" and top is not None
-            return [to(following, None, rest | {(step.argval, bool(top))} if single else rest)]
+            return [to(following, None, unassigned | {(step.argval, bool(top))} if single else unassigned)]
         if name == "UNARY_NOT" and top is not None:
             return [to(following, not top)]
         keeps = name in _KEEP_TOP or (name == "COPY" and step.arg == 1)
@@ -366,14 +366,14 @@ class _Paths:
         names = _callee_names(code, offset)  # type: ignore[arg-type]
         if len(names) != 1 or not self._frames:
             return False
-        found = self._frames[level].f_globals.get(names[0])
+        callee = self._frames[level].f_globals.get(names[0])
         cells = {*code.co_freevars, *code.co_cellvars}  # type: ignore[union-attr]
         if names[0] in cells:
-            found = self._frames[level].f_locals.get(names[0])
-        if not isinstance(found, FunctionType) or found.__code__.co_flags & CO_GENERATOR:
+            callee = self._frames[level].f_locals.get(names[0])
+        if not isinstance(callee, FunctionType) or callee.__code__.co_flags & CO_GENERATOR:
             return False
-        first = next(iter(_instructions(found.__code__)))
-        return _Paths(None, self._is_own, found.__code__).all_raise([(0, first, None, frozenset(), False)])
+        first = next(iter(_instructions(callee.__code__)))
+        return _Paths(None, self._is_own, callee.__code__).all_raise([(0, first, None, frozenset(), False)])
 
 
 def _truth_of(constant: Any) -> bool | None:
@@ -387,8 +387,8 @@ def _jumps(step: dis.Instruction, following: int, top: bool | None) -> list[tupl
         return [(target, None), *([] if name.startswith("JUMP_") else [(following, None)])]
     sense = "TRUE" in name
     stays = sense if name.endswith("OR_POP") else None
-    taken, passed = (target, stays), (following, None)
-    return [taken, passed] if top is None else [taken] if top is sense else [passed]
+    jumps, falls_through = (target, stays), (following, None)
+    return [jumps, falls_through] if top is None else [jumps] if top is sense else [falls_through]
 
 
 @lru_cache(maxsize=256)
@@ -402,8 +402,8 @@ def _instructions(code: CodeType) -> dict[int, tuple[dis.Instruction, int]]:
 def constant_key(frame: FrameType) -> Any:
     """Return the constant by which a frame subscripts what it writes to; None for other keys."""
     steps = _instructions(frame.f_code)
-    place, _ = instruction_span(frame)
-    before = max((offset for offset in steps if offset < place), default=None)
+    store_offset, _ = instruction_span(frame)
+    before = max((offset for offset in steps if offset < store_offset), default=None)
     step = None if before is None else steps[before][0]
     return step.argval if step is not None and step.opname.startswith("LOAD_CONST") else None
 
@@ -457,7 +457,11 @@ def constants_of(code: CodeType) -> tuple[Any, ...]:
     >>> 3 in constants_of(compile("x[3:]", "<code>", "eval"))
     True
     """
-    small = (one.arg for one in dis.get_instructions(code) if one.opname == "LOAD_SMALL_INT")
+    small = (
+        instruction.arg
+        for instruction in dis.get_instructions(code)
+        if instruction.opname == "LOAD_SMALL_INT"
+    )
     return (*code.co_consts, *small, *_within_slices(code.co_consts))
 
 

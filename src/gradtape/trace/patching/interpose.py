@@ -173,33 +173,33 @@ keep_for_ever(_hooks)
 keep_for_ever(RECORDERS)
 
 
-def _vectorcall_pointer(thing: Any) -> list[FunctionPointer]:
+def _vectorcall_pointer(callee: Any) -> list[FunctionPointer]:
     """Return the vectorcall pointer of an object, if it has one."""
-    kind = type(thing)
+    kind = type(callee)
     offset = ctypes.c_ssize_t.from_address(id(kind) + _VECTORCALL_OFFSET).value
     if not kind.__flags__ & _VECTORCALL_FLAG or not 0 < offset <= kind.__basicsize__ - ctypes.sizeof(
         _POINTER
     ):
         return []
-    if type(thing).__name__ in _DEFINITION:
-        convention = _copy_definition(thing, _UNSPECIALISED)
+    if type(callee).__name__ in _DEFINITION:
+        convention = _copy_definition(callee, _UNSPECIALISED)
         if convention in ("tuple", "tuple_named"):  # these have no vectorcall pointer of their own
-            return [FunctionPointer(thing, "call", id(thing) + offset, _BY_TYPE)] if _by_type() else []
+            return [FunctionPointer(callee, "call", id(callee) + offset, _BY_TYPE)] if _by_type() else []
         if convention is None:
             return []
-    original = _word(id(thing) + offset)
-    return [FunctionPointer(thing, "call", id(thing) + offset, original)] if original else []
+    original = _word(id(callee) + offset)
+    return [FunctionPointer(callee, "call", id(callee) + offset, original)] if original else []
 
 
-def _copy_definition(thing: Any, flags: int | None = None) -> str | None:
+def _copy_definition(callee: Any, flags: int | None = None) -> str | None:
     """Give a builtin function or method its own copy of its definition, and return how its C function is called; None if it is unknown.
 
     The address of the C function stays in the definition of a function: its hash is made of it, and dictionaries such as Numba's have it
     as a key. But the interpreter's specialised instructions would call that address; flags that they do not know keep them from it.
     """
-    offset = _DEFINITION[type(thing).__name__]
-    old = _word(id(thing) + offset)
-    if not old or ctypes.string_at(_word(old)) != thing.__name__.encode():
+    offset = _DEFINITION[type(callee).__name__]
+    old = _word(id(callee) + offset)
+    if not old or ctypes.string_at(_word(old)) != callee.__name__.encode():
         return None
     old_flags = ctypes.c_int.from_address(old + 16).value
     convention = _CONVENTION_OF.get(old_flags)
@@ -208,63 +208,65 @@ def _copy_definition(thing: Any, flags: int | None = None) -> str | None:
         address = ctypes.addressof(block)
         if flags is not None and not old_flags & _VARARGS:
             ctypes.c_int.from_address(address + 16).value = flags
-        _POINTER.from_address(id(thing) + offset).value = address
+        _POINTER.from_address(id(callee) + offset).value = address
     return convention
 
 
-def _method_pointer(thing: Any) -> list[FunctionPointer]:
+def _method_pointer(method: Any) -> list[FunctionPointer]:
     """Give a builtin method its own copy of its definition, and return the pointer in it."""
-    convention = _copy_definition(thing)
+    convention = _copy_definition(method)
     if convention is None:
         return []
-    address = _word(id(thing) + _DEFINITION["method_descriptor"]) + 8
-    return [FunctionPointer(thing, convention, address, _word(address))]
+    address = _word(id(method) + _DEFINITION["method_descriptor"]) + 8
+    return [FunctionPointer(method, convention, address, _word(address))]
 
 
 _CALLED: Final = frozenset({type(functools.lru_cache(len))})
 """Types of which the calls of their objects are hooked, although they have a constructor."""
 
 
-def _slot(thing: type, number: int) -> int | None:
+def _slot(cls: type, number: int) -> int | None:
     """Return the address of a C function of a type, as Python reports it."""
     slot = ctypes.pythonapi.PyType_GetSlot
     slot.restype, slot.argtypes = _POINTER, [ctypes.py_object, ctypes.c_int]
-    address: int | None = slot(thing, number)
+    address: int | None = slot(cls, number)
     return address
 
 
-def _subscript_pointer(thing: Any) -> list[FunctionPointer]:
+def _subscript_pointer(slot_wrapper: Any) -> list[FunctionPointer]:
     """Return the pointer to the C function that ``y[k]`` calls, for ``kind.__getitem__`` of a type written in C."""
-    cls = thing.__objclass__
+    cls = slot_wrapper.__objclass__
     methods = _word(id(cls) + _MAPPING)
     original = _slot(cls, _SUBSCRIPT_SLOT)
     if (
-        thing.__name__ != "__getitem__"
+        slot_wrapper.__name__ != "__getitem__"
         or not methods
         or original is None
         or _word(methods + WORD) != original
     ):
         return []
-    return [FunctionPointer(thing, "one", methods + WORD, original)]
+    return [FunctionPointer(slot_wrapper, "one", methods + WORD, original)]
 
 
-def _constructor_pointer(thing: type) -> list[FunctionPointer]:
+def _constructor_pointer(cls: type) -> list[FunctionPointer]:
     """Return the pointer to the constructor of a type; for `_CALLED` and types without one, that to the function that calls its objects."""
-    for number, offset in ((_NEW_SLOT, _NEW), (_CALL_SLOT, _CALL))[thing in _CALLED :]:
-        original = _slot(thing, number)
+    for number, offset in ((_NEW_SLOT, _NEW), (_CALL_SLOT, _CALL))[cls in _CALLED :]:
+        original = _slot(cls, number)
         if original:
-            is_there = _word(id(thing) + offset) == original
-            return [FunctionPointer(thing, "new", id(thing) + offset, original)] if is_there else []
+            is_there = _word(id(cls) + offset) == original
+            return [FunctionPointer(cls, "new", id(cls) + offset, original)] if is_there else []
     return []
 
 
-def _pointer_of(thing: Any) -> list[FunctionPointer]:
-    if isinstance(thing, type):
-        return _vectorcall_pointer(thing) or _constructor_pointer(thing)
-    if type(thing) is WrapperDescriptorType:
-        return _subscript_pointer(thing)
+def _pointer_of(callee: Any) -> list[FunctionPointer]:
+    if isinstance(callee, type):
+        return _vectorcall_pointer(callee) or _constructor_pointer(callee)
+    if type(callee) is WrapperDescriptorType:
+        return _subscript_pointer(callee)
     return (
-        _method_pointer(thing) if type(thing).__name__ == "method_descriptor" else _vectorcall_pointer(thing)
+        _method_pointer(callee)
+        if type(callee).__name__ == "method_descriptor"
+        else _vectorcall_pointer(callee)
     )
 
 
@@ -286,7 +288,7 @@ def set_traced_types(*types: type) -> None:
     _traced_types[:] = types
 
 
-def interpose(hook: Hook, when: When, things: Iterable[Any]) -> None:
+def interpose(hook: Hook, when: When, callees: Iterable[Any]) -> None:
     """Call a hook before the C functions of these objects, during recordings.
 
     Parameters
@@ -302,13 +304,13 @@ def interpose(hook: Hook, when: When, things: Iterable[Any]) -> None:
     """
     if not _can_install():
         return
-    for thing in things:
-        for pointer in _pointer_of(thing):
+    for callee in callees:
+        for pointer in _pointer_of(callee):
             if pointer.original in _installed:  # an interruption, or a fork, came in between
                 continue
-            _hooks[thing] = hook
+            _hooks[callee] = hook
             if when in (When.ALWAYS, When.NO_ARRAY) and pointer.convention != "new":
-                _originals[id(thing)] = _unhooked_function(pointer)
+                _originals[id(callee)] = _unhooked_function(pointer)
             is_shared = pointer.convention == "call"
             thunk = _thunks.get((when.value, pointer.original)) if is_shared else None
             if thunk is None:
@@ -365,7 +367,10 @@ class _Thunks:
         if not _by_type():  # not called where it is not there, but bound
             imports["_PyObject_MakeTpCall"] = python_function("PyObject_Vectorcall")
         numbers = range(len(self.pointers))
-        exports = ["by_type", *[f"{what}{number}" for number in numbers for what in ("thunk", "owner")]]
+        exports = [
+            "by_type",
+            *[f"{kind_of_thunk}{number}" for number in numbers for kind_of_thunk in ("thunk", "owner")],
+        ]
         addresses = load_resident("\n".join(self.text), "gradtape.interpose", exports, imports)
         for number, pointer in enumerate(self.pointers):
             words = addresses[f"owner{number}"]
@@ -416,12 +421,12 @@ def _new_function(definition: int, self: int) -> Hook:
 
 def _unhooked_function(pointer: FunctionPointer) -> Hook:
     """Return a function that calls the original of a vectorcall pointer, whose form is that of METH_FASTCALL | METH_KEYWORDS."""
-    thing: Any = pointer.owner
+    callee: Any = pointer.owner
     if pointer.original == _BY_TYPE:
-        return _new_function(_word(id(thing) + _DEFINITION[type(thing).__name__]), id(thing.__self__))
-    name = keep_for_ever(ctypes.create_string_buffer(str(thing.__name__).encode()))
+        return _new_function(_word(id(callee) + _DEFINITION[type(callee).__name__]), id(callee.__self__))
+    name = keep_for_ever(ctypes.create_string_buffer(str(callee.__name__).encode()))
     words = (ctypes.addressof(name), pointer.original, _FAST | _KEYWORDS, 0)
-    return _new_function(ctypes.addressof(keep_for_ever((_POINTER * 4)(*words))), id(thing))
+    return _new_function(ctypes.addressof(keep_for_ever((_POINTER * 4)(*words))), id(callee))
 
 
 def _refuse(why: str) -> None:

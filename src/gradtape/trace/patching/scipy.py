@@ -84,11 +84,11 @@ def _public(name: str) -> str:
 
 def _apply_rule(name: str, rule: Function, args: Any, kwargs: dict[str, Any]) -> Any:
     here.site = user_site(via=_public(name))
-    made = wrap(run(rule, without_selections(args), without_selections(kwargs)))
+    result = wrap(run(rule, without_selections(args), without_selections(kwargs)))
     if name.startswith("scipy.linalg.") and is_handled(sys._getframe(2)):
         module, _, function = name.rpartition(".")
-        return compute_now(made, getattr(importlib.import_module(module), function), args, kwargs)
-    return made
+        return compute_now(result, getattr(importlib.import_module(module), function), args, kwargs)
+    return result
 
 
 def _is_any_traced(args: Any, kwargs: dict[str, Any]) -> bool:
@@ -113,14 +113,14 @@ def _compiled(name: str, rule: Function) -> Callable[..., Any]:
 
     def hook(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         target: Any = None if written is None else args[written]
-        given = args
+        operands = args
         if written is not None:
-            given = (*args[:written], aval(tuple(target.shape), target.dtype), *args[written + 1 :])
-        if _is_any_traced(given, kwargs):
-            made = _apply_rule(name, rule, given, kwargs)
+            operands = (*args[:written], aval(tuple(target.shape), target.dtype), *args[written + 1 :])
+        if _is_any_traced(operands, kwargs):
+            result = _apply_rule(name, rule, operands, kwargs)
             if written is None:
-                return made
-            target[...] = made
+                return result
+            target[...] = result
             return None
         return without_hook(function)(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
 
@@ -129,9 +129,9 @@ def _compiled(name: str, rule: Function) -> Callable[..., Any]:
 
 def _method(plain: Function) -> Function:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        known = _METHODS.get((id(self), plain.__name__))
-        if known is not None and _is_any_traced(args, kwargs):
-            return _apply_rule(*known[1:], args, kwargs)
+        entry = _METHODS.get((id(self), plain.__name__))
+        if entry is not None and _is_any_traced(args, kwargs):
+            return _apply_rule(*entry[1:], args, kwargs)
         return plain(self, *unwrap_preallocated(args), **unwrap_keywords(kwargs))
 
     return call
@@ -143,11 +143,11 @@ _bound: Final[weakref.WeakKeyDictionary[Any, dict[Function, Function]]] = weakre
 
 def _bound_rule(rule: Function, owner: Any) -> Function:
     rules = _bound.setdefault(owner, {})
-    known = rules.get(rule)
-    if known is None:
+    bound = rules.get(rule)
+    if bound is None:
         reference = weakref.ref(owner)
-        known = rules[rule] = lambda *args, **kwargs: rule(reference(), *args, **kwargs)
-    return known
+        bound = rules[rule] = lambda *args, **kwargs: rule(reference(), *args, **kwargs)
+    return bound
 
 
 def _method_of_class(name: str, rule: Function) -> Callable[[Function], Function]:
@@ -172,16 +172,16 @@ def _standard_distribution(distribution: Any) -> Any:
     original: Any = getattr(sys.modules.get("scipy.stats"), str(getattr(distribution, "name", None)), None)
     if type(original) is not type(distribution) or not hasattr(original, "badvalue"):
         return distribution
-    own = (distribution.a, distribution.b, distribution.badvalue, distribution.shapes)
+    parameters = (distribution.a, distribution.b, distribution.badvalue, distribution.shapes)
     shared = (original.a, original.b, original.badvalue, original.shapes)
-    return original if repr(own) == repr(shared) else distribution
+    return original if repr(parameters) == repr(shared) else distribution
 
 
 def _backend(plain: Function) -> Function:
     def call(method: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        known = _FOURIER.get(id(method))
-        if known is not None and _is_any_traced(args, kwargs):
-            return _apply_rule(*known[1:], args, kwargs)
+        entry = _FOURIER.get(id(method))
+        if entry is not None and _is_any_traced(args, kwargs):
+            return _apply_rule(*entry[1:], args, kwargs)
         return plain(method, unwrap_preallocated(args), unwrap_keywords(kwargs))
 
     return call
@@ -199,23 +199,23 @@ def _lookup(module: ModuleType, name: str) -> tuple[Any, Any]:
 
 def _hook(module: ModuleType, name: str, rule: Function) -> None:
     """Hook a function of a module, or a method of an object in it."""
-    home, found = _lookup(module, name)
-    if isinstance(home, type) and isinstance(found, FunctionType):
-        own: FunctionType = found
+    home, hooked = _lookup(module, name)
+    if isinstance(home, type) and isinstance(hooked, FunctionType):
+        function: FunctionType = hooked
         if (
-            vars(home).get(own.__name__) is own
+            vars(home).get(function.__name__) is function
         ):  # a rule on an inherited method would hold for other classes, too
-            hook_function(own, _method_of_class(name, rule))
-    elif isinstance(found, MethodType):
-        _METHODS[id(found.__self__), found.__name__] = found.__self__, name.removesuffix(".__call__"), rule
-        method: Any = found.__func__
+            hook_function(function, _method_of_class(name, rule))
+    elif isinstance(hooked, MethodType):
+        _METHODS[id(hooked.__self__), hooked.__name__] = hooked.__self__, name.removesuffix(".__call__"), rule
+        method: Any = hooked.__func__
         hook_function(method, _method)
-    elif isinstance(found, FunctionType):
-        hook_function(found, _function(name, rule))
-    elif type(found).__name__ in ("builtin_function_or_method", "cython_function_or_method"):
-        interpose(_compiled(name, rule), When.ANYWHERE, [found])
-    elif found is not None and (backend := _default_backend(module)) is not None:
-        _FOURIER[id(found)] = found, name, rule
+    elif isinstance(hooked, FunctionType):
+        hook_function(hooked, _function(name, rule))
+    elif type(hooked).__name__ in ("builtin_function_or_method", "cython_function_or_method"):
+        interpose(_compiled(name, rule), When.ANYWHERE, [hooked])
+    elif hooked is not None and (backend := _default_backend(module)) is not None:
+        _FOURIER[id(hooked)] = hooked, name, rule
         hook_function(backend, _backend)
 
 
@@ -230,8 +230,8 @@ def _default_backend(module: Any) -> Any:
 def _home_of_helpers() -> str:
     """Return the package in which SciPy keeps helpers of other projects: ``scipy._external`` since version 1.18."""
     spec = importlib.util.find_spec("scipy")
-    places = [] if spec is None else spec.submodule_search_locations or []
-    is_new = any(os.path.isdir(os.path.join(place, "_external")) for place in places)
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    is_new = any(os.path.isdir(os.path.join(folder, "_external")) for folder in folders)
     return "scipy._external" if is_new else "scipy._lib"
 
 
@@ -278,23 +278,27 @@ def _replace(module: ModuleType, name: str, replacement: Function) -> None:
     home: Any = module
     for part in path:
         home = getattr(home, part, None)
-    found = vars(home).get(last) if home is not None else None
-    if isinstance(found, FunctionType):
-        hook_function(found, _replaced_by(replacement))
-    elif isinstance(found, staticmethod) and isinstance(found.__func__, FunctionType):
-        hook_function(found.__func__, _replaced_by(replacement))
-    elif isinstance(found, property):
-        own: Any = found.fget
-        if not hasattr(own, "__wrapped__"):
-            setattr(home, last, property(_forwarding(own, _replaced_by(replacement)(own)), doc=found.__doc__))
-    elif callable(found) and not hasattr(found, "__wrapped__"):
-        setattr(home, last, _forwarding(found, _replaced_by(replacement)(found)))
+    routine = vars(home).get(last) if home is not None else None
+    if isinstance(routine, FunctionType):
+        hook_function(routine, _replaced_by(replacement))
+    elif isinstance(routine, staticmethod) and isinstance(routine.__func__, FunctionType):
+        hook_function(routine.__func__, _replaced_by(replacement))
+    elif isinstance(routine, property):
+        getter: Any = routine.fget
+        if not hasattr(getter, "__wrapped__"):
+            setattr(
+                home,
+                last,
+                property(_forwarding(getter, _replaced_by(replacement)(getter)), doc=routine.__doc__),
+            )
+    elif callable(routine) and not hasattr(routine, "__wrapped__"):
+        setattr(home, last, _forwarding(routine, _replaced_by(replacement)(routine)))
 
 
-def _forwarding(found: Any, handler: Function) -> Function:
-    @functools.wraps(found)
+def _forwarding(routine: Any, handler: Function) -> Function:
+    @functools.wraps(routine)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return (handler if RECORDERS else found)(*args, **kwargs)
+        return (handler if RECORDERS else routine)(*args, **kwargs)
 
     return call
 
@@ -315,14 +319,14 @@ def missing_names() -> list[str]:
     installed = {
         root: importlib.util.find_spec(root) is not None for root in {name.split(".")[0] for name in names}
     }
-    found = {name for name in names if any(_exists(present) for present in _present_names(name))}
+    existing = {name for name in names if any(_exists(present) for present in _present_names(name))}
     # Versions of the array API's helpers have the same functions in other modules.
-    helpers = {name.rpartition(":")[2] for name in found if len(_present_names(name)) > 1}
+    helpers = {name.rpartition(":")[2] for name in existing if len(_present_names(name)) > 1}
     return [
         name
         for name in names
         if installed[name.split(".")[0]]
-        and name not in found
+        and name not in existing
         and not (len(_present_names(name)) > 1 and name.rpartition(":")[2] in helpers)
     ]
 

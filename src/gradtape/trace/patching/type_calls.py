@@ -33,22 +33,22 @@ class TypeOfNumbers:
     Everything but the class of a traced number is left to `type`: classes that are made by it, and ``isinstance(x, type)``.
     """
 
-    def __call__(self, thing: Any, *rest: Any, **named: Any) -> Any:
+    def __call__(self, value: Any, *arguments: Any, **named: Any) -> Any:
         """Return the class of an object, or make a class."""
-        if len(rest) == 2:
+        if len(arguments) == 2:
             # A class belongs to the module that makes it: `type` takes its name from the frame that calls it.
-            bases, content = rest
+            bases, content = arguments
             module = sys._getframe(1).f_globals.get("__name__")
-            return type(thing, bases, {"__module__": module, **content} if module else content, **named)
-        if rest or named:
-            return type(thing, *rest, **named)
-        kind = type(thing)
+            return type(value, bases, {"__module__": module, **content} if module else content, **named)
+        if arguments or named:
+            return type(value, *arguments, **named)
+        kind = type(value)
         if RECORDERS and issubclass(kind, _TRACED):
-            return thing._numpy_class() if kind is Array else thing.__class__
+            return value._numpy_class() if kind is Array else value.__class__
         return kind
 
-    def __instancecheck__(self, thing: Any) -> bool:
-        return isinstance(thing, type)
+    def __instancecheck__(self, value: Any) -> bool:
+        return isinstance(value, type)
 
     def __subclasscheck__(self, cls: type) -> bool:
         return issubclass(cls, type)
@@ -82,21 +82,21 @@ def answer_classes(function: Any) -> None:
     """
     open_ = [function]
     while open_:
-        one = open_.pop()
-        one = getattr(one, "__func__", one)
-        if isinstance(one, functools.partial):
-            open_.append(one.func)
-        if type(one) is not FunctionType:
+        callee = open_.pop()
+        callee = getattr(callee, "__func__", callee)
+        if isinstance(callee, functools.partial):
+            open_.append(callee.func)
+        if type(callee) is not FunctionType:
             continue
-        code, names = one.__code__, one.__globals__
-        _answer(one)
+        code, names = callee.__code__, callee.__globals__
+        _answer(callee)
         if id(code) in _resolved or names.get("__name__") in _seen:
             continue
         _resolved[id(code)] = code
-        _resolved[id(one.__code__)] = one.__code__
+        _resolved[id(callee.__code__)] = callee.__code__
         for inner in nested_codes(code):
             open_ += [names[name] for name in names_in(inner) if callable(names.get(name))]
-        open_ += [cell.cell_contents for _, cell in closure_of(one) if is_filled(cell)]
+        open_ += [cell.cell_contents for _, cell in closure_of(callee) if is_filled(cell)]
 
 
 _resolved: Final[LRU[int, CodeType]] = LRU(lambda: 1 << 16)
@@ -113,7 +113,9 @@ def _answer(function: FunctionType) -> None:
 
 def _reads_type(code: CodeType) -> bool:
     """Return whether code, or code inside it, reads the name `type`; most code does not."""
-    return "type" in code.co_names or any(_reads_type(one) for one in code.co_consts if type(one) is CodeType)
+    return "type" in code.co_names or any(
+        _reads_type(inner_code) for inner_code in code.co_consts if type(inner_code) is CodeType
+    )
 
 
 _answering: Final[LRU[int, tuple[CodeType, CodeType]]] = LRU(lambda: 1 << 20)
@@ -130,17 +132,19 @@ _READERS_OF_CODE: Final = ARRAY_LIBRARIES | {"llvmlite", "numba"}
 
 def _with_constant(code: CodeType) -> CodeType:
     """Return code that calls the stand-in where it calls `type`; the same code if it does not call it."""
-    known = _answering.get(id(code))
-    if known is not None:
-        return known[1]
+    entry = _answering.get(id(code))
+    if entry is not None:
+        return entry[1]
     changed = code
     file = code.co_filename
     if is_program_file(file) and package_of(file) not in _READERS_OF_CODE:
-        consts = tuple([_with_constant(one) if isinstance(one, CodeType) else one for one in code.co_consts])
+        consts = tuple(
+            [_with_constant(const) if isinstance(const, CodeType) else const for const in code.co_consts]
+        )
         text = bytearray(code.co_code)
         if "type" in code.co_names and _load_constant(text, code, len(consts)):
             consts = (*consts, TYPE_OF_NUMBERS)
-        if any(one is not other for one, other in zip(consts, (*code.co_consts, None), strict=False)):
+        if any(const is not other for const, other in zip(consts, (*code.co_consts, None), strict=False)):
             changed = code.replace(co_code=bytes(text), co_consts=consts)
     _answering[id(code)] = code, changed
     _answering[id(changed)] = changed, changed
@@ -149,7 +153,7 @@ def _with_constant(code: CodeType) -> CodeType:
 
 def _load_constant(text: bytearray, code: CodeType, constant: int) -> bool:
     """Let the instructions that load `type` to call it load a constant, and return whether there are some."""
-    number, found = code.co_names.index("type"), False
+    number, has_call = code.co_names.index("type"), False
     hands_over = "map" in code.co_names
     opcodes = bytes(text[::2])  # those of inline caches are zero
     position = -1
@@ -170,8 +174,8 @@ def _load_constant(text: bytearray, code: CodeType, constant: int) -> bool:
             null = [_NULL, 0] if is_called else []
             new = [*null, *load] if _NULL_IS_FIRST else [*load, *null]
             text[first:end] = bytes([*new, *[_NOTHING, 0] * ((end - first - len(new)) // 2)])
-            found = True
-    return found
+            has_call = True
+    return has_call
 
 
 def _answer_in(module: ModuleType) -> None:
@@ -182,14 +186,14 @@ def _answer_in(module: ModuleType) -> None:
         not isinstance(file, str) or not is_program_file(file) or package_of(file) in _READERS_OF_CODE
     ):
         return
-    held = [
-        thing
-        for thing in list(names.values())
-        if type(thing) is not FunctionType or thing.__globals__ is names
+    pending = [
+        value
+        for value in list(names.values())
+        if type(value) is not FunctionType or value.__globals__ is names
     ]
     classes: set[int] = set()
     for _ in range(_DEPTH):
-        held = _answer_held(held, names.get("__name__"), classes)
+        pending = _answer_held(pending, names.get("__name__"), classes)
 
 
 _MOST_ITEMS: Final = 1000
@@ -215,26 +219,26 @@ _HOLD_NOTHING: Final = frozenset({str, int, float, bool, type(None), ModuleType,
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 
 
-def _answer_held(things: list[Any], module: Any, classes: set[int]) -> list[Any]:
+def _answer_held(values: list[Any], module: Any, classes: set[int]) -> list[Any]:
     """Let those of the things answer that are functions, and return what the things hold; classes are of a module, and looked at once."""
-    held: list[Any] = []
-    for thing in things:
-        kind = type(thing)
+    contents: list[Any] = []
+    for value in values:
+        kind = type(value)
         if kind in _HOLD_NOTHING:
             continue
         if kind is FunctionType:
-            _answer(thing)
-            if thing.__closure__:
-                held += [cell.cell_contents for cell in thing.__closure__ if is_filled(cell)]
+            _answer(value)
+            if value.__closure__:
+                contents += [cell.cell_contents for cell in value.__closure__ if is_filled(cell)]
         elif kind in _CONTAINERS:
-            if len(thing) < _MOST_ITEMS:
-                held += thing.values() if kind is dict else thing
+            if len(value) < _MOST_ITEMS:
+                contents += value.values() if kind is dict else value
         elif kind in _WRAPPED:
-            held += [getattr(thing, name) for name in _WRAPPED[kind]]
-        elif issubclass(kind, type) and thing.__module__ == module and id(thing) not in classes:
-            classes.add(id(thing))
-            held += vars(thing).values()
-    return held
+            contents += [getattr(value, name) for name in _WRAPPED[kind]]
+        elif issubclass(kind, type) and value.__module__ == module and id(value) not in classes:
+            classes.add(id(value))
+            contents += vars(value).values()
+    return contents
 
 
 _seen: Final[set[str]] = set()

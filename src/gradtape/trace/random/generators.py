@@ -54,8 +54,8 @@ NOT_DRAWS: Final = frozenset({"get_state", "set_state", "spawn", "bytes", "tomax
 
 
 def _methods(kind: type) -> dict[str, Any]:
-    found = {name: vars(kind)[name] for name in vars(kind) if not name.startswith("_")}
-    return {name: method for name, method in found.items() if callable(method)}
+    public = {name: vars(kind)[name] for name in vars(kind) if not name.startswith("_")}
+    return {name: method for name, method in public.items() if callable(method)}
 
 
 _names: Final[dict[Any, str]] = {method: name for kind in KINDS for name, method in _methods(kind).items()}
@@ -70,21 +70,21 @@ def _hook(method: Any, /, *args: Any, **kwargs: Any) -> Any:
         return _called(method, *args, **kwargs)
 
     def draw() -> Any:
-        made = _called(method, *args, **kwargs)
-        if made is NotImplemented:
+        numbers = _called(method, *args, **kwargs)
+        if numbers is NotImplemented:
             with own_calls():
-                made = without_hook(method)(*args, **kwargs)
-        return made
+                numbers = without_hook(method)(*args, **kwargs)
+        return numbers
 
     return record.drawn(draw)
 
 
-def _called(method: Any, generator: Any, /, *rest: Any, **kwargs: Any) -> Any:
+def _called(method: Any, generator: Any, /, *arguments: Any, **kwargs: Any) -> Any:
     trace = trace_around()
-    is_any_traced = find_traced((rest, list(kwargs.values()))) is not None
+    is_any_traced = find_traced((arguments, list(kwargs.values()))) is not None
     if not is_any_traced and (trace is None or _has_made(trace, generator)):
         with own_calls():
-            numbers = without_hook(method)(generator, *rest, **kwargs)
+            numbers = without_hook(method)(generator, *arguments, **kwargs)
         if _names[method] not in CHOOSING:
             note_drawn(numbers)
         return numbers
@@ -92,16 +92,16 @@ def _called(method: Any, generator: Any, /, *rest: Any, **kwargs: Any) -> Any:
     if trace is not None:
         call.check()
     if call.method == "seed":
-        return call.reseed(*rest, **kwargs)
+        return call.reseed(*arguments, **kwargs)
     if not is_any_traced:
-        return call.constant(rest, kwargs)
+        return call.constant(arguments, kwargs)
     elements = {0, "a", "x"} if call.method in CHOOSING else ()
-    given = [parameter_of(x, place not in elements) for place, x in enumerate(rest)]
+    parameters = [parameter_of(x, position not in elements) for position, x in enumerate(arguments)]
     named = {name: parameter_of(x, name not in elements) for name, x in kwargs.items()}
     if call.method in DISCRETE:
-        return discrete(call, method, given, named)
+        return discrete(call, method, parameters, named)
     rule = REPARAMETERISED.get(call.method) or SAMPLED.get(call.method)
-    return call.without_parameters(rest, kwargs) if rule is None else rule(call, *given, **named)
+    return call.without_parameters(arguments, kwargs) if rule is None else rule(call, *parameters, **named)
 
 
 def _raw(method: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -119,9 +119,9 @@ def _raw(method: Any, /, *args: Any, **kwargs: Any) -> Any:
 def _make(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Let a traced function make a generator: with a seed it draws the same numbers in each call, without one new ones."""
     trace = trace_around() if contexts.stack and not is_own_call() else None
-    given = args[1:] if isinstance(function, type) else args  # constructors are called with their type
-    seed = given[0] if given else kwargs.get("seed")
-    if len(given) + len(kwargs) > 1 or not (given or kwargs.keys() <= {"seed"}):
+    arguments = args[1:] if isinstance(function, type) else args  # constructors are called with their type
+    seed = arguments[0] if arguments else kwargs.get("seed")
+    if len(arguments) + len(kwargs) > 1 or not (arguments or kwargs.keys() <= {"seed"}):
         return NotImplemented
     if isinstance(trace, InBody) and issubclass(type(seed), int):
         with own_calls():
@@ -198,10 +198,10 @@ def _is_importing(frame: FrameType | None) -> bool:
 def parameter_of(x: Any, is_double: bool) -> Any:
     """Return a parameter as an array where it is traced: in double precision for formulas, as NumPy's C code has it."""
     if isinstance(x, list | tuple):
-        found: Any = find_traced(x)
-        if found is None:
+        traced_part: Any = find_traced(x)
+        if traced_part is None:
             return x
-        x = found.__array_function__(np.array, (type(found),), (x,), {})
+        x = traced_part.__array_function__(np.array, (type(traced_part),), (x,), {})
     if is_double and isinstance(x, Handle) and x.dtype.kind == "f" and x.dtype != np.float64:
         return x.astype(np.float64)  # type: ignore[attr-defined]
     return x
@@ -267,8 +267,8 @@ class Call:
                 "its result would be frozen at trace time",
                 "call it outside the compiled function, or draw from a generator that is made in it: rng = np.random.default_rng(seed)",
             )
-        known = draws.knows if isinstance(draws, Draws) else draws.can_draw
-        if not known(self.generator):
+        can_find = draws.knows if isinstance(draws, Draws) else draws.can_draw
+        if not can_find(self.generator):
             raise self.refusal(
                 "where the generator comes from is not known, so that later calls could not find it",
                 "make it outside, and pass it as an argument or read it from a closure or global variable",
@@ -277,10 +277,10 @@ class Call:
     def reseed(self, seed: Any = None) -> None:
         """Seed the generator in each call: a draw whose number nobody reads."""
         plain = self._plain("seed")
-        known = _known_seed(seed, plain)
+        plain_seed = _known_seed(seed, plain)
 
         def sampler(generator: Any) -> float:
-            plain(generator, known)
+            plain(generator, plain_seed)
             return 0.0
 
         self._drawn(sampler, [])
@@ -316,8 +316,8 @@ class Call:
 
         def sampler(generator: Any, *arrays: Any) -> Any:
             numbers = dict(zip(traced, arrays, strict=True))
-            given = [numbers.get(key, x) for key, x in enumerate(parameters)]
-            return plain(generator, *given, **{name: numbers.get(name, x) for name, x in named.items()})
+            arguments = [numbers.get(key, x) for key, x in enumerate(parameters)]
+            return plain(generator, *arguments, **{name: numbers.get(name, x) for name, x in named.items()})
 
         return self._drawn(sampler, values)
 

@@ -26,8 +26,8 @@ def _weighted(terms: Any, w: Any) -> Any:
     return np.sum(terms if w is None else terms * w, axis=-1)
 
 
-def _quotient(part: Any, whole: Any) -> Any:
-    return np.where(whole == 0, 0.0, part / np.where(whole == 0, 1.0, whole))
+def _quotient(part: Any, total: Any) -> Any:
+    return np.where(total == 0, 0.0, part / np.where(total == 0, 1.0, total))
 
 
 def _minkowski(u: Any, v: Any, w: Any = None, p: Any = 2) -> Any:
@@ -95,12 +95,12 @@ METRICS: Final[dict[str, Callable[..., Any]]] = {
 
 def _metric(metric: Any, samples: Any, kwargs: dict[str, Any]) -> Callable[[Any, Any], Any]:
     """Return the function of two arrays of vectors for a name of SciPy's, or for a function of the user's."""
-    known = sys.modules["scipy.spatial.distance"]._METRIC_ALIAS
+    aliases = sys.modules["scipy.spatial.distance"]._METRIC_ALIAS
     name = metric if isinstance(metric, str) else getattr(metric, "__name__", "")
-    info = known.get(name.lower())
-    given = {key: item for key, item in kwargs.items() if item is not None}
+    info = aliases.get(name.lower())
+    options = {key: item for key, item in kwargs.items() if item is not None}
     if info is None and callable(metric):
-        return lambda u, v: metric(u, v, **given)
+        return lambda u, v: metric(u, v, **options)
     function = None if info is None else METRICS.get(info.canonical_name)
     if function is None:
         raise refused(
@@ -108,11 +108,11 @@ def _metric(metric: Any, samples: Any, kwargs: dict[str, Any]) -> Callable[[Any,
             "it is one of booleans, or unknown",
             "use another metric",
         )
-    if info.canonical_name == "seuclidean" and "V" not in given:
-        given["V"] = np.var(samples, axis=0, ddof=1)
-    if info.canonical_name == "mahalanobis" and "VI" not in given:
-        given["VI"] = np.linalg.inv(np.cov(samples.T)).T
-    return lambda u, v: function(u, v, **given)
+    if info.canonical_name == "seuclidean" and "V" not in options:
+        options["V"] = np.var(samples, axis=0, ddof=1)
+    if info.canonical_name == "mahalanobis" and "VI" not in options:
+        options["VI"] = np.linalg.inv(np.cov(samples.T)).T
+    return lambda u, v: function(u, v, **options)
 
 
 def _double(points: Any) -> Any:
@@ -129,10 +129,10 @@ def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwa
     samples = np.concatenate([a, b]) if metric in ("seuclidean", "mahalanobis") else None
     function = _metric(metric, samples, kwargs)
     if callable(metric) and getattr(metric, "__name__", "") not in METRICS:
-        made = np.stack([np.stack([function(u, v) for v in b]) for u in a])
+        distances = np.stack([np.stack([function(u, v) for v in b]) for u in a])
     else:
-        made = function(a[:, None], b[None])
-    return made if out is None else _written(out, made)
+        distances = function(a[:, None], b[None])
+    return distances if out is None else _written(out, distances)
 
 
 @stands_for("scipy.spatial.distance.pdist")
@@ -144,14 +144,14 @@ def pdist(X: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) 
     first, second = np.triu_indices(x.shape[0], 1)
     function = _metric(metric, x, kwargs)
     if callable(metric) and getattr(metric, "__name__", "") not in METRICS:
-        made = np.stack([function(x[i], x[j]) for i, j in zip(first, second, strict=True)])
+        distances = np.stack([function(x[i], x[j]) for i, j in zip(first, second, strict=True)])
     else:
-        made = function(x[first], x[second])
-    return made if out is None else _written(out, made)
+        distances = function(x[first], x[second])
+    return distances if out is None else _written(out, distances)
 
 
-def _written(out: Any, made: Any) -> Any:
-    out[...] = made
+def _written(out: Any, distances: Any) -> Any:
+    out[...] = distances
     return out
 
 
@@ -166,9 +166,9 @@ def squareform(X: Any, force: str = "no", checks: bool = True) -> Any:
                 "Incompatible vector size. It must be a binomial coefficient n choose 2 for some integer n >= 2."
             )
         first, second = np.triu_indices(count, 1)
-        places = np.full((count, count), x.shape[0])
-        places[first, second] = places[second, first] = np.arange(x.shape[0])
-        return np.concatenate([x, np.zeros(1, x.dtype)])[places]
+        positions = np.full((count, count), x.shape[0])
+        positions[first, second] = positions[second, first] = np.arange(x.shape[0])
+        return np.concatenate([x, np.zeros(1, x.dtype)])[positions]
     if x.ndim != 2 or x.shape[0] != x.shape[1] or force.lower() == "tomatrix":
         raise ValueError("The argument must be a vector of distances, or a square matrix")
     if checks and not ((x == x.T).all() and (np.diagonal(x) == 0).all()):
@@ -181,8 +181,8 @@ def minkowski(u: Any, v: Any, p: Any = 2, w: Any = None) -> Any:
     """Follow `scipy.spatial.distance.minkowski`."""
     if p <= 0:
         raise ValueError("p must be greater than 0")
-    found = _minkowski(np.asarray(u) + 0.0, np.asarray(v) + 0.0, None if w is None else np.asarray(w), p)
-    return found if isinstance(p, Handle) or p != 2 else found.astype(float)
+    distance = _minkowski(np.asarray(u) + 0.0, np.asarray(v) + 0.0, None if w is None else np.asarray(w), p)
+    return distance if isinstance(p, Handle) or p != 2 else distance.astype(float)
 
 
 @stands_for("scipy.spatial.distance.directed_hausdorff")
@@ -225,17 +225,17 @@ def query_tree(
         *x.shape[:-1],
         *(() if issubclass(type(k), int) and k == 1 else (k if issubclass(type(k), int) else len(k),)),
     )
-    kept = make(np.asarray(self.data)) if len(self.data) == len(data) else None
+    shared_tree = make(np.asarray(self.data)) if len(self.data) == len(data) else None
 
     def find(data: Any, points: Any) -> Any:
-        tree = make(data, *args, **kwargs) if kept is None else kept
+        tree = make(data, *args, **kwargs) if shared_tree is None else shared_tree
         return tree.query(points, k, eps, p, distance_upper_bound, workers)
 
-    distances, places = computed(find, (np.zeros(shape), np.zeros(shape, np.intp)), data, x)
-    found = np.isfinite(distances)
-    rows = lookup(data, np.where(found, places, 0))
-    points = x if np.ndim(places) == x.ndim - 1 else x[..., None, :]
-    return np.where(found, _minkowski(points, rows, p=p), np.inf), places
+    distances, positions = computed(find, (np.zeros(shape), np.zeros(shape, np.intp)), data, x)
+    is_near = np.isfinite(distances)
+    rows = lookup(data, np.where(is_near, positions, 0))
+    points = x if np.ndim(positions) == x.ndim - 1 else x[..., None, :]
+    return np.where(is_near, _minkowski(points, rows, p=p), np.inf), positions
 
 
 def _constant_of_tree(name: str) -> Callable[..., Any]:
@@ -320,8 +320,8 @@ def haversine_distances(X: Any, Y: Any = None) -> Any:
     a, b = np.asarray(X)[:, None, :], np.asarray(X if Y is None else Y)[None, :, :]
     halves = np.sin((a - b) / 2) ** 2
     squares = halves[..., 0] + np.cos(a[..., 0]) * np.cos(b[..., 0]) * halves[..., 1]
-    apart = squares > 0
-    return np.where(apart, 2 * np.arcsin(np.sqrt(np.where(apart, squares, 1))), 0)
+    is_apart = squares > 0
+    return np.where(is_apart, 2 * np.arcsin(np.sqrt(np.where(is_apart, squares, 1))), 0)
 
 
 @stands_for("sklearn.metrics.pairwise:pairwise_distances_argmin")
@@ -330,8 +330,8 @@ def pairwise_distances_argmin(
 ) -> Any:
     """Return the position of the nearest sample."""
     pairwise: Any = sys.modules["sklearn.metrics.pairwise"]
-    apart = pairwise.pairwise_distances(X, Y, metric=metric, **(metric_kwargs or {}))
-    return np.argmin(apart, axis=axis)
+    distances = pairwise.pairwise_distances(X, Y, metric=metric, **(metric_kwargs or {}))
+    return np.argmin(distances, axis=axis)
 
 
 @stands_for("sklearn.metrics.pairwise:pairwise_distances_argmin_min")
@@ -340,8 +340,8 @@ def pairwise_distances_argmin_min(
 ) -> Any:
     """Return the position of the nearest sample, and the distance to it."""
     pairwise: Any = sys.modules["sklearn.metrics.pairwise"]
-    apart = pairwise.pairwise_distances(X, Y, metric=metric, **(metric_kwargs or {}))
-    return np.argmin(apart, axis=axis), np.min(apart, axis=axis)
+    distances = pairwise.pairwise_distances(X, Y, metric=metric, **(metric_kwargs or {}))
+    return np.argmin(distances, axis=axis), np.min(distances, axis=axis)
 
 
 @stands_for("sklearn.cluster._kmeans:_labels_inertia_threadpool_limit")

@@ -66,11 +66,11 @@ class _LazyList(Sequence[Any]):
         return len(self._items)
 
     @overload
-    def __getitem__(self, place: int) -> Any: ...
+    def __getitem__(self, index: int) -> Any: ...
     @overload
-    def __getitem__(self, place: slice) -> list[Any]: ...
-    def __getitem__(self, place: Any) -> Any:
-        return self._items[place]
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: Any) -> Any:
+        return self._items[index]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._items)
@@ -131,8 +131,8 @@ def _hyperplanes(corners: Any, equations: Any) -> Any:
     extent = np.max(np.abs(corners[:, 1:] - corners[:, :1]), axis=(1, 2))
     flat = lengths <= 1e-10 * extent ** (corners.shape[-1] - 1)
     unit = normals / np.where(flat, 1.0, lengths)[:, None]
-    made = np.concatenate([unit, -np.sum(unit * corners[:, 0], axis=1)[:, None]], axis=1)
-    return np.where(flat[:, None], equations, made)
+    planes = np.concatenate([unit, -np.sum(unit * corners[:, 0], axis=1)[:, None]], axis=1)
+    return np.where(flat[:, None], equations, planes)
 
 
 def _volume_and_area(corners: Any, equations: Any, middle: Any) -> tuple[Any, Any]:
@@ -289,13 +289,15 @@ def make_triangulation(
     self._gradtape_made = made
 
 
-def _of_triangulation(self: Any, what: Callable[..., Any], *shapes: Any, given: tuple[Any, ...] = ()) -> Any:
+def _of_triangulation(
+    self: Any, function: Callable[..., Any], *shapes: Any, given: tuple[Any, ...] = ()
+) -> Any:
     """Return arrays that SciPy computes of the numbers of a triangulation."""
-    made = getattr(self, "_gradtape_made", None)
-    if made is None:
-        return computed_arrays(lambda *numbers: what(self, *numbers), *shapes, given=given)
+    make = getattr(self, "_gradtape_made", None)
+    if make is None:
+        return computed_arrays(lambda *numbers: function(self, *numbers), *shapes, given=given)
     return computed_arrays(
-        lambda points, *numbers: what(made(points), *numbers), *shapes, given=(self._points, *given)
+        lambda points, *numbers: function(make(points), *numbers), *shapes, given=(self._points, *given)
     )
 
 
@@ -322,8 +324,8 @@ def transform(self: Any) -> Any:
 @stands_for("scipy.spatial._qhull.Delaunay.vertex_to_simplex")
 def vertex_to_simplex(self: Any) -> Any:
     """Return a simplex of each point."""
-    (found,) = _of_triangulation(self, lambda tri: (tri.vertex_to_simplex,), ((self.npoints,), np.int32))
-    return found
+    (simplices,) = _of_triangulation(self, lambda tri: (tri.vertex_to_simplex,), ((self.npoints,), np.int32))
+    return simplices
 
 
 @stands_for("scipy.spatial._qhull.Delaunay.vertex_neighbor_vertices")
@@ -336,21 +338,21 @@ def vertex_neighbor_vertices(self: Any) -> Any:
 @stands_for("scipy.spatial._qhull.Delaunay.convex_hull")
 def convex_hull(self: Any) -> Any:
     """Return the facets of the hull."""
-    (found,) = _of_triangulation(self, lambda tri: (tri.convex_hull,), (("h", self.ndim), np.int32))
-    return found
+    (facets,) = _of_triangulation(self, lambda tri: (tri.convex_hull,), (("h", self.ndim), np.int32))
+    return facets
 
 
 @stands_for("scipy.spatial._qhull.Delaunay.find_simplex")
 def find_simplex(self: Any, xi: Any, bruteforce: bool = False, tol: Any = None) -> Any:
     """Return the simplex of each point, or -1."""
     xi = np.asarray(xi) + 0.0
-    (found,) = _of_triangulation(
+    (simplices,) = _of_triangulation(
         self,
         lambda tri, x: (tri.find_simplex(x, bruteforce, tol),),
         (xi.shape[:-1], np.int32),
         given=(xi,),
     )
-    return found
+    return simplices
 
 
 @stands_for("scipy.spatial._qhull.tsearch", "scipy.spatial.tsearch")
@@ -426,8 +428,8 @@ def ridge_dict(self: Any) -> dict[tuple[int, int], list[int]]:
     """Return the vertices of each ridge by its two points, which are guarded as a whole in jitted functions."""
 
     def find(points: Any) -> list[Any]:
-        made = _plain("Voronoi")(points, self.furthest_site)
-        return [list(map(int, pair)) for pair in made.ridge_points]
+        diagram = _plain("Voronoi")(points, self.furthest_site)
+        return [list(map(int, pair)) for pair in diagram.ridge_points]
 
     pairs = (
         computed_structure(find, self._points) if isinstance(self.ridge_points, Handle) else self.ridge_points

@@ -50,16 +50,16 @@ def linkage(y: Any, method: str = "single", metric: Any = "euclidean", optimal_o
 
     steps = count - 1
     like = (np.zeros((steps, 4)), np.zeros((steps, 2), int), np.zeros((steps, 2)), np.zeros((steps, count)))
-    joined, slots, own, sizes = computed(structure, like, distances)
-    places = np.arange(count)
+    joined, slots, own_sizes, sizes = computed(structure, like, distances)
+    rows = np.arange(count)
     heights = []
     for step in range(steps):
-        kept, gone = slots[step, 0], slots[step, 1]
-        first, second = lookup(table, kept), lookup(table, gone)
-        height = lookup(first, gone)
+        kept_row, removed_row = slots[step, 0], slots[step, 1]
+        first, second = lookup(table, kept_row), lookup(table, removed_row)
+        height = lookup(first, removed_row)
         heights.append(height)
-        merged = _UPDATES[method](first, second, height, own[step, 0], own[step, 1], sizes[step])
-        here = places == kept
+        merged = _UPDATES[method](first, second, height, own_sizes[step, 0], own_sizes[step, 1], sizes[step])
+        here = rows == kept_row
         merged = np.where(here, 0.0, merged)
         table = np.where(here[:, None], merged, np.where(here, merged[:, None], table))
     return np.stack([joined[:, 0], joined[:, 1], np.stack(heights), joined[:, 3]], axis=1)
@@ -68,17 +68,17 @@ def linkage(y: Any, method: str = "single", metric: Any = "euclidean", optimal_o
 def _slots(joined: Any) -> tuple[Any, Any, Any]:
     """Return the row of a table of distances in which each cluster that is joined stands, their sizes, and the sizes of all rows."""
     count = joined.shape[0] + 1
-    place = list(range(count))
+    rows = list(range(count))
     sizes = np.ones(count)
-    slots, own, all_sizes = [], [], []
+    slots, pair_sizes, all_sizes = [], [], []
     for a, b in joined[:, :2].astype(int):
-        kept, gone = place[a], place[b]
-        slots.append((kept, gone))
-        own.append((sizes[kept], sizes[gone]))
+        kept_row, removed_row = rows[a], rows[b]
+        slots.append((kept_row, removed_row))
+        pair_sizes.append((sizes[kept_row], sizes[removed_row]))
         all_sizes.append(sizes.copy())
-        sizes[kept] += sizes[gone]
-        place.append(kept)
-    return np.array(slots), np.array(own), np.array(all_sizes)
+        sizes[kept_row] += sizes[removed_row]
+        rows.append(kept_row)
+    return np.array(slots), np.array(pair_sizes), np.array(all_sizes)
 
 
 @stands_for("scipy.cluster.hierarchy._hierarchy.cophenetic_distances")
@@ -87,12 +87,12 @@ def cophenetic_distances(Z: Any, d: Any, n: int) -> None:
 
     def steps_of(joined: Any) -> Any:
         members = {number: [number] for number in range(n)}
-        places = np.zeros((n, n), int)
+        step_of_pair = np.zeros((n, n), int)
         for step, (a, b) in enumerate(joined.astype(int)):
-            places[np.ix_(members[a], members[b])] = step
-            places[np.ix_(members[b], members[a])] = step
+            step_of_pair[np.ix_(members[a], members[b])] = step
+            step_of_pair[np.ix_(members[b], members[a])] = step
             members[n + step] = members[a] + members[b]
-        return places[np.triu_indices(n, 1)]
+        return step_of_pair[np.triu_indices(n, 1)]
 
     d[...] = lookup(Z[:, 2], computed(steps_of, np.zeros(n * (n - 1) // 2, int), Z[:, :2]))
 
@@ -101,15 +101,15 @@ def _below(Z: Any, n: int, depth: int) -> Any:
     """Return which links (columns) are, within a depth, at or below each link (rows)."""
 
     def reach(joined: Any) -> Any:
-        found = np.eye(n - 1)
+        reached = np.eye(n - 1)
         children = np.zeros((n - 1, n - 1))
         for step, pair in enumerate(joined.astype(int)):
             children[step, [number - n for number in pair if number >= n]] = 1
-        level = found
+        level = reached
         for _ in range(min(depth, n) - 1):
             level = level @ children
-            found = found + level
-        return found
+            reached = reached + level
+        return reached
 
     return computed(reach, np.zeros((n - 1, n - 1)), Z[:, :2])
 
@@ -149,8 +149,8 @@ def largest_statistics(Z: Any, R: Any, max_rfs: Any, n: int, rf: int) -> None:
 def optimal_leaf_ordering(Z: Any, y: Any, metric: Any = "euclidean") -> Any:
     """Follow `scipy.cluster.hierarchy.optimal_leaf_ordering`: the heights stay."""
     Z, y = np.asarray(Z), np.asarray(y)
-    made = computed(lambda *a: _plain("optimal_leaf_ordering")(*a, metric), np.zeros(Z.shape), Z, y)
-    return np.stack([made[:, 0], made[:, 1], Z[:, 2], Z[:, 3]], axis=1)
+    ordered = computed(lambda *a: _plain("optimal_leaf_ordering")(*a, metric), np.zeros(Z.shape), Z, y)
+    return np.stack([ordered[:, 0], ordered[:, 1], Z[:, 2], Z[:, 3]], axis=1)
 
 
 # What has no derivative
@@ -161,14 +161,16 @@ def fcluster(
     Z: Any, t: Any, criterion: str = "inconsistent", depth: int = 2, R: Any = None, monocrit: Any = None
 ) -> Any:
     """Follow `scipy.cluster.hierarchy.fcluster`, whose clusters are numbered."""
-    given = [array for array in (R, monocrit) if array is not None]
+    arrays = [array for array in (R, monocrit) if array is not None]
 
     def clusters(Z: Any, t: Any, *others: Any) -> Any:
-        rest = list(others)
-        named = {name: rest.pop(0) for name, array in (("R", R), ("monocrit", monocrit)) if array is not None}
+        remaining = list(others)
+        named = {
+            name: remaining.pop(0) for name, array in (("R", R), ("monocrit", monocrit)) if array is not None
+        }
         return _plain("fcluster")(Z, t.item(), criterion, depth, **named)
 
-    return computed(clusters, np.zeros(Z.shape[0] + 1, np.int32), Z, t, *given)
+    return computed(clusters, np.zeros(Z.shape[0] + 1, np.int32), Z, t, *arrays)
 
 
 @stands_for("scipy.cluster.hierarchy.leaves_list")
@@ -191,6 +193,6 @@ def cluster_sizes(Z: Any, CS: Any, n: int) -> None:
 @stands_for("scipy.cluster.hierarchy.leaders")
 def leaders(Z: Any, T: Any) -> Any:
     """Follow `scipy.cluster.hierarchy.leaders`: how many there are depends on the clusters."""
-    found = known_numbers(T, "the leaders of clusters")
-    like = np.zeros(len(np.unique(found)), np.int32)
-    return computed(lambda links: _plain("leaders")(links, found), (like, like), Z)
+    numbers = known_numbers(T, "the leaders of clusters")
+    like = np.zeros(len(np.unique(numbers)), np.int32)
+    return computed(lambda links: _plain("leaders")(links, numbers), (like, like), Z)

@@ -81,9 +81,9 @@ class Factored:
         system = _system(self._matrix, self._name)
         if trans == "H":
             return np.conj(
-                _solved(system, np.conj(rhs), lambda *given: sparse_solve(*given, transposed=True))
+                _solved(system, np.conj(rhs), lambda *operands: sparse_solve(*operands, transposed=True))
             )
-        return _solved(system, rhs, lambda *given: sparse_solve(*given, transposed=trans == "T"))
+        return _solved(system, rhs, lambda *operands: sparse_solve(*operands, transposed=trans == "T"))
 
     def __getattr__(self, name: str) -> Any:
         if self._made is not None:
@@ -171,8 +171,8 @@ def _solved(system: tuple[Value, ...], b: Any, solve: Callable[..., Value]) -> A
     if right.ndim not in (1, 2):
         raise ValueError(f"the right-hand side has shape {right.shape}; it must be a vector or a matrix")
     columns = np.reshape(right, (-1, 1)) if right.ndim == 1 else right
-    made = Array(solve(*system, _floats(columns)))
-    return np.reshape(made, right.shape)
+    solution = Array(solve(*system, _floats(columns)))
+    return np.reshape(solution, right.shape)
 
 
 def _spsolve(plain: Any, args: Any, kwargs: Any) -> Any:
@@ -180,15 +180,15 @@ def _spsolve(plain: Any, args: Any, kwargs: Any) -> Any:
         system = _system(A, "spsolve")
         if not is_sparse(b) and np.shape(b)[0] != A.shape[0]:
             raise ValueError(f"matrix - rhs dimension mismatch ({A.shape} - {np.shape(b)[0]})")
-        solution = _solved(system, b, lambda *given: sparse_solve(*given, transposed=False))
+        solution = _solved(system, b, lambda *operands: sparse_solve(*operands, transposed=False))
         return np.reshape(solution, (-1,)) if np.shape(b)[1:] == (1,) else solution
 
     return spsolve(*args, **kwargs)
 
 
 def _splu(plain: Any, args: Any, kwargs: Any) -> Any:
-    def splu(A: Any, *more: Any, **options: Any) -> Any:
-        return Factored(lambda matrix: plain(matrix, *more, **options), A, "splu")
+    def splu(A: Any, *arguments: Any, **options: Any) -> Any:
+        return Factored(lambda matrix: plain(matrix, *arguments, **options), A, "splu")
 
     return splu(*args, **kwargs)
 
@@ -246,7 +246,7 @@ def _iterative(method: str) -> Callable[[Any, Any, Any], Any]:
             pairs = tuple(sorted(options.items()))
             system = _system(A if operator is None else _no_elements(operator), method)
             row = {"method": method, "options": pairs, "transposed": False}
-            x = _solved(system, b, lambda *given: iterate(*given, **row))
+            x = _solved(system, b, lambda *operands: iterate(*operands, **row))
             right = np.reshape(constant_or_traced(b), (-1, 1))
             info = Array(info_row(*system, _floats(right), **row))
             return x, info
@@ -272,16 +272,16 @@ def _triangular(plain: Any, args: Any, kwargs: Any) -> Any:
             raise np.linalg.LinAlgError(
                 "A is not triangular: an element is on the other side of the diagonal"
             )
-        kept = np.flatnonzero(beside if unit_diagonal else beside | (elements.rows == elements.columns))
-        data: Any = taken(elements.data, kept)
-        rows, columns = elements.rows[kept], elements.columns[kept]
+        stored = np.flatnonzero(beside if unit_diagonal else beside | (elements.rows == elements.columns))
+        data: Any = taken(elements.data, stored)
+        rows, columns = elements.rows[stored], elements.columns[stored]
         if unit_diagonal:
             order = np.arange(A.shape[0])
             data = np.concatenate([data, np.ones(len(order), data.dtype)])
             rows, columns = np.concatenate([rows, order]), np.concatenate([columns, order])
-        whole = assembled(Entries(rows, columns, data), A.shape, "csc", array=True)
-        system = _system(whole, "spsolve_triangular")
-        return _solved(system, b, lambda *given: sparse_solve(*given, transposed=False))
+        triangle = assembled(Entries(rows, columns, data), A.shape, "csc", array=True)
+        system = _system(triangle, "spsolve_triangular")
+        return _solved(system, b, lambda *operands: sparse_solve(*operands, transposed=False))
 
     return spsolve_triangular(*args, **kwargs)
 
@@ -289,28 +289,28 @@ def _triangular(plain: Any, args: Any, kwargs: Any) -> Any:
 def _frozen(name: str, options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Return options as parameters of a node."""
     pairs: list[tuple[str, Any]] = []
-    for option, given in sorted(options.items()):
-        if isinstance(given, np.ndarray | list | Handle):
-            pairs.append((option, tuple(np.ravel(known_numbers(given, f"{name}({option}=)")).tolist())))
-        elif given is None or isinstance(given, str | bool | int | float):
-            pairs.append((option, given))
+    for option, setting in sorted(options.items()):
+        if isinstance(setting, np.ndarray | list | Handle):
+            pairs.append((option, tuple(np.ravel(known_numbers(setting, f"{name}({option}=)")).tolist())))
+        elif setting is None or isinstance(setting, str | bool | int | float):
+            pairs.append((option, setting))
         else:
             raise refused(
-                f"{name}({option}={given!r}) with traced arrays",
+                f"{name}({option}={setting!r}) with traced arrays",
                 "options of compiled functions are numbers, strings and arrays",
                 f"leave {option} out, or call {name} outside the traced function",
             )
     return tuple(pairs)
 
 
-def _pairs(name: str, found: Entries, size: int, height: int, count: int, options: Any) -> tuple[Any, Any]:
+def _pairs(name: str, elements: Entries, size: int, height: int, count: int, options: Any) -> tuple[Any, Any]:
     """Return eigenvalues, and eigenvectors by rows."""
-    data = _floats(found.data)
+    data = _floats(elements.data)
     if data.dtype.kind == "c":
         raise refused(
             f"{name} of a complex matrix", "derivatives are those of real ones", "np.linalg.eigh or svd"
         )
-    index = [constant(np.asarray(part, INTP)) for part in (found.rows, found.columns)]
+    index = [constant(np.asarray(part, INTP)) for part in (elements.rows, elements.columns)]
     row = {"size": size, "height": height, "count": int(count), "options": _frozen(name, options)}
     w, vectors = sparse_eigenpairs.results(data, *index, **row)
     return Array(w), Array(vectors)
@@ -318,9 +318,9 @@ def _pairs(name: str, found: Entries, size: int, height: int, count: int, option
 
 def _eigsh(plain: Any, args: Any, kwargs: Any) -> Any:
     def eigsh(
-        A: Any, k: int = 6, M: Any = None, *rest: Any, return_eigenvectors: bool = True, **options: Any
+        A: Any, k: int = 6, M: Any = None, *positional: Any, return_eigenvectors: bool = True, **options: Any
     ) -> Any:
-        options.update(zip(EIGEN_OPTIONS, rest, strict=False))
+        options.update(zip(EIGEN_OPTIONS, positional, strict=False))
         with_vectors = options.pop("return_eigenvectors", return_eigenvectors)
         for name in ("M", "Minv", "OPinv"):
             if (M if name == "M" else options.pop(name, None)) is not None:
@@ -352,7 +352,9 @@ def _in_arpack_order(w: Any, which: str) -> Any:
 
 
 def _svds(plain: Any, args: Any, kwargs: Any) -> Any:
-    def svds(A: Any, k: int = 6, *rest: Any, return_singular_vectors: Any = True, **options: Any) -> Any:
+    def svds(
+        A: Any, k: int = 6, *positional: Any, return_singular_vectors: Any = True, **options: Any
+    ) -> Any:
         names = (
             "ncv",
             "tol",
@@ -364,34 +366,34 @@ def _svds(plain: Any, args: Any, kwargs: Any) -> Any:
             "rng",
             "options",
         )
-        options.update(zip(names, rest, strict=False))
-        wanted = options.pop("return_singular_vectors", return_singular_vectors)
+        options.update(zip(names, positional, strict=False))
+        which_vectors = options.pop("return_singular_vectors", return_singular_vectors)
         matrix = _matrix_given(A, "svds")
         m, n = matrix.shape
-        found = entries(matrix)
-        rows, columns = np.asarray(found.rows, np.int64), np.asarray(found.columns, np.int64)
-        whole = Entries(
+        elements = entries(matrix)
+        rows, columns = np.asarray(elements.rows, np.int64), np.asarray(elements.columns, np.int64)
+        augmented = Entries(
             np.concatenate([rows, columns + m]),
             np.concatenate([columns + m, rows]),
-            np.concatenate([found.data, found.data]),
+            np.concatenate([elements.data, elements.data]),
         )
-        s, vectors = _pairs("svds", whole, m + n, m, k, options)
-        if wanted is False:
+        s, vectors = _pairs("svds", augmented, m + n, m, k, options)
+        if which_vectors is False:
             return s
         u, vh = np.transpose(vectors[:, :m]) * np.sqrt(2.0), vectors[:, m:] * np.sqrt(2.0)
-        return u if wanted != "vh" else None, s, vh if wanted != "u" else None
+        return u if which_vectors != "vh" else None, s, vh if which_vectors != "u" else None
 
     return svds(*args, **kwargs)
 
 
 def _least_squares(method: str) -> Callable[[Any, Any, Any], Any]:
     def rule(plain: Any, args: Any, kwargs: Any) -> Any:
-        def solve(A: Any, b: Any, damp: Any = 0.0, *rest: Any, **options: Any) -> Any:
+        def solve(A: Any, b: Any, damp: Any = 0.0, *positional: Any, **options: Any) -> Any:
             names = {
                 "lsqr": ("atol", "btol", "conlim", "iter_lim", "show", "calc_var", "x0"),
                 "lsmr": ("atol", "btol", "conlim", "maxiter", "show", "x0"),
             }
-            options.update(zip(names[method], rest, strict=False))
+            options.update(zip(names[method], positional, strict=False))
             if isinstance(damp, Handle):
                 raise refused(
                     f"{method}(damp=) of a traced number",
@@ -428,12 +430,12 @@ def _least_squares(method: str) -> Callable[[Any, Any, Any], Any]:
             r = b - product(matrix, x)
             slope = product(transpose(matrix), r) - damp**2 * x
             short, size = np.linalg.norm(r), np.linalg.norm(x)
-            whole = np.sqrt(short**2 + (damp * size) ** 2)
+            damped_norm = np.sqrt(short**2 + (damp * size) ** 2)
             integers = [numbers[number].astype(int) for number in (0, 1)]
             if method == "lsqr":
-                ends = [short, whole, numbers[4], numbers[5], np.linalg.norm(slope), size, variances]
+                ends = [short, damped_norm, numbers[4], numbers[5], np.linalg.norm(slope), size, variances]
             else:
-                ends = [whole, np.linalg.norm(slope), numbers[4], numbers[5], size]
+                ends = [damped_norm, np.linalg.norm(slope), numbers[4], numbers[5], size]
             return (x, *integers, *ends)
 
         return solve(*args, **kwargs)
@@ -462,7 +464,9 @@ def _norm(plain: Any, args: Any, kwargs: Any) -> Any:
 def _inv(plain: Any, args: Any, kwargs: Any) -> Any:
     def inv(A: Any) -> Any:
         system = _system(A, "inv")
-        dense = _solved(system, np.eye(A.shape[0]), lambda *given: sparse_solve(*given, transposed=False))
+        dense = _solved(
+            system, np.eye(A.shape[0]), lambda *operands: sparse_solve(*operands, transposed=False)
+        )
         return type(A.tocsc())(dense)
 
     return inv(*args, **kwargs)

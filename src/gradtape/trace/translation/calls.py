@@ -107,30 +107,30 @@ class TranslatedCall:
         except (UnsupportedCodeError, UnsupportedFunctionError):
             if not self.has_integers:
                 raise
-        found = self._prepare(static=True)
+        prepared = self._prepare(static=True)
         for leaf in filter(_is_integer, self.seen):
             int(leaf)  # by which a trace takes note that it depends on the number
-        return found
+        return prepared
 
     def _prepare(self, *, static: bool) -> tuple[Translation, ProcedureReference, list[Value | None]]:
-        given = [_number_of(leaf) if static and _is_integer(leaf) else leaf for leaf in self.seen]
-        values = [_value_of(leaf) for leaf in given]
-        types = [leaf if value is None else value.aval for leaf, value in zip(given, values, strict=True)]
+        leaves = [_number_of(leaf) if static and _is_integer(leaf) else leaf for leaf in self.seen]
+        values = [_value_of(leaf) for leaf in leaves]
+        types = [leaf if value is None else value.aval for leaf, value in zip(leaves, values, strict=True)]
         strides = [strides_of(leaf) for leaf in self.seen]
         return *translated(self.function, self.spec, types, strides, self.structure), values
 
     def answer(self) -> Any:
         """Return the result."""
         translation, reference, values = self.prepare()
-        for place, other in partners(self.leaves, translation.mutated):
+        for position, other in partners(self.leaves, translation.mutated):
             raise UnsupportedCodeError(
-                f"two of its arguments share memory, and it writes to one of them (leaves {place} and {other})",
+                f"two of its arguments share memory, and it writes to one of them (leaves {position} and {other})",
                 where=here.site,
             )
         outs = with_squares(procedure(reference, _operands(translation, reference, values)))
         self.seen.clear()  # who writes to a preallocated array has to be the only one who holds its memory
-        for place, number in translation.mutated.items():
-            self._write(self.leaves[place], outs[number])
+        for position, number in translation.mutated.items():
+            self._write(self.leaves[position], outs[number])
         return _result(translation, outs)
 
     def _write(self, leaf: Any, content: Value) -> None:
@@ -184,17 +184,17 @@ def _operands(
     translation: Translation, reference: ProcedureReference, values: Sequence[Value | None]
 ) -> list[Value]:
     """Return the values of the parameters of a procedure."""
-    given = [values[place] for place in translation.leaves]
-    given += [_captured_value(thing) for thing in translation.captured]
+    arguments = [values[leaf] for leaf in translation.leaves]
+    arguments += [_captured_value(captured) for captured in translation.captured]
     operands = []
-    for value, type_ in zip(given, reference.types, strict=True):
+    for value, type_ in zip(arguments, reference.types, strict=True):
         assert value is not None
         operands.append(conform(value, type_.dtype, type_.shape))
     return operands
 
 
-def _captured_value(thing: Any) -> Value:
-    return thing.value if isinstance(thing, Handle) else constant(np.asarray(thing))
+def _captured_value(captured: Any) -> Value:
+    return captured.value if isinstance(captured, Handle) else constant(np.asarray(captured))
 
 
 TRANSLATIONS: Final[LRU[Any, tuple[Translation, ProcedureReference]]] = LRU(lambda: 256)
@@ -222,12 +222,12 @@ def translated(
         tuple(map(exact_key, types)),
         None if strides is None else tuple(strides),
     )
-    own = trace_around()
+    trace = trace_around()
     is_numbas = hasattr(function, "py_func")
-    table: Any = TRANSLATIONS if is_numbas or own is None else own.translations
-    known = _known(table, key)
-    if known is not None:
-        return known
+    table: Any = TRANSLATIONS if is_numbas or trace is None else trace.translations
+    earlier = _known(table, key)
+    if earlier is not None:
+        return earlier
     # late: most processes translate nothing, and start 20 ms sooner
     from gradtape.frontend.bytecode import keep_code_in
     from gradtape.frontend.translate import translate_leaves
@@ -236,12 +236,12 @@ def translated(
 
     with with_own_code():
         translation = translate_leaves(function, types, spec, strides, strides_of)
-    found = translation, reference_to(translation.procedure)
+    translation_and_reference = translation, reference_to(translation.procedure)
     reads_mutable = any(isinstance(value, MUTABLE) for _, _, value in translation.notes)
     if table is not TRANSLATIONS or not (translation.captured or (reads_mutable and not is_numbas)):
         with contextlib.suppress(TypeError):  # of arguments without a hash
-            table[key] = found
-    return found
+            table[key] = translation_and_reference
+    return translation_and_reference
 
 
 def _kept(key: str, make: Callable[[], bytes]) -> bytes:
@@ -251,20 +251,22 @@ def _kept(key: str, make: Callable[[], bytes]) -> bytes:
 
 def _known(table: Any, key: Any) -> tuple[Translation, ProcedureReference] | None:
     try:
-        found: tuple[Translation, ProcedureReference] | None = table.get(key)
+        entry: tuple[Translation, ProcedureReference] | None = table.get(key)
     except TypeError:  # of arguments without a hash
         return None
-    return found if found is not None and all(_holds(*note) for note in found[0].notes) else None
+    return entry if entry is not None and all(_holds(*note) for note in entry[0].notes) else None
 
 
-def _holds(place: Any, name: str, value: Any) -> bool:
+def _holds(holder: Any, name: str, value: Any) -> bool:
     """Return whether what was taken for constant in a translation has not changed."""
-    if place is None:
+    if holder is None:
         return True
     try:
-        if isinstance(place, dict):
-            return place[name] is value
-        return bool((place.cell_contents if isinstance(place, CellType) else getattr(place, name)) is value)
+        if isinstance(holder, dict):
+            return holder[name] is value
+        return bool(
+            (holder.cell_contents if isinstance(holder, CellType) else getattr(holder, name)) is value
+        )
     except (KeyError, ValueError, AttributeError):
         return False
 
@@ -272,8 +274,8 @@ def _holds(place: Any, name: str, value: Any) -> bool:
 def _result(translation: Translation, outs: Sequence[Value]) -> Any:
     """Return what the function returns: its containers, with arrays of the recording for results."""
     leaves, spec = flatten(translation.result)
-    made = [Array(fresh_value(outs[leaf])) if type(leaf) is int else leaf for leaf in leaves]
-    for leaf, array in zip(leaves, made, strict=True):
+    items = [Array(fresh_value(outs[leaf])) if type(leaf) is int else leaf for leaf in leaves]
+    for leaf, array in zip(leaves, items, strict=True):
         if type(leaf) is int and leaf in translation.orders:
             array._contiguous = translation.orders[leaf] or False
-    return spec.unflatten(made)
+    return spec.unflatten(items)

@@ -14,7 +14,7 @@ CONTAINERS: Final = (list, tuple, dict, deque)
 """What trees of arguments are made of, besides objects."""
 
 
-def argument_copies(given: Any, copies: Any, name: str) -> list[Substitute]:
+def argument_copies(tree: Any, copies: Any, name: str) -> list[Substitute]:
     """Return the containers and objects in a tree of arguments with the copies of them, which hold what they do at first.
 
     Parameters
@@ -24,26 +24,26 @@ def argument_copies(given: Any, copies: Any, name: str) -> list[Substitute]:
     name : str
         What the tree is, for messages.
     """
-    return list(_copies_in(given, copies, name, (), set()))
+    return list(_copies_in(tree, copies, name, (), set()))
 
 
 def _copies_in(
-    given: Any, copy: Any, name: str, path: tuple[Any, ...], seen: set[int]
+    tree: Any, copy: Any, name: str, path: tuple[Any, ...], visited: set[int]
 ) -> Iterator[Substitute]:
     mark_argument(copy)
-    if given is copy or type(given) is not type(copy) or id(given) in seen:
+    if tree is copy or type(tree) is not type(copy) or id(tree) in visited:
         return
-    is_object = is_plain_object(given)
-    if not (is_object or isinstance(given, CONTAINERS)):
+    is_object = is_plain_object(tree)
+    if not (is_object or isinstance(tree, CONTAINERS)):
         return
-    seen.add(id(given))
-    if not isinstance(given, tuple):
+    visited.add(id(tree))
+    if not isinstance(tree, tuple):
         each = Substitute(
-            given, copy, name, f"the {'attribute' if is_object else 'entry'} {{!r}} of {name}".format
+            tree, copy, name, f"the {'attribute' if is_object else 'entry'} {{!r}} of {name}".format
         )
         each.path, each.initial = path, content_of(copy)
         yield each
-    before, items = content_of(given), content_of(copy)
+    before, items = content_of(tree), content_of(copy)
     pairs = items.items() if isinstance(items, dict) else enumerate(items)
     for key, item in pairs:
         if isinstance(before, dict):
@@ -51,7 +51,7 @@ def _copies_in(
         else:
             other = before[key] if key < len(before) else ABSENT
         part = f".{key}" if is_object else f"[{key!r}]"
-        yield from _copies_in(other, item, f"{name}{part}", (*path, (is_object, key)), seen)
+        yield from _copies_in(other, item, f"{name}{part}", (*path, (is_object, key)), visited)
 
 
 def containers_in(tree: Any) -> Iterator[Any]:
@@ -62,12 +62,12 @@ def containers_in(tree: Any) -> Iterator[Any]:
     >>> list(containers_in([1.0, {"a": (2.0,)}]))
     [[1.0, {'a': (2.0,)}], {'a': (2.0,)}, (2.0,)]
     """
-    waiting, seen = [tree], set[int]()
+    waiting, visited = [tree], set[int]()
     while waiting:
         part = waiting.pop()
-        if id(part) in seen or not (isinstance(part, CONTAINERS) or is_plain_object(part)):
+        if id(part) in visited or not (isinstance(part, CONTAINERS) or is_plain_object(part)):
             continue
-        seen.add(id(part))
+        visited.add(id(part))
         yield part
         content = content_of(part)
         waiting += content.values() if isinstance(content, dict) else content
@@ -82,35 +82,35 @@ def has_repeated(tree: Any) -> bool:
     >>> has_repeated(([a, 2.0], {"k": (a,)})), has_repeated(([a, 2.0], {"k": ([1.0],)}))
     (True, False)
     """
-    seen: set[int] = set()
-    found = [tree]
-    while found:
-        part = found.pop()
+    visited: set[int] = set()
+    pending = [tree]
+    while pending:
+        part = pending.pop()
         if not isinstance(part, tuple):
-            if id(part) in seen:
+            if id(part) in visited:
                 return True
-            seen.add(id(part))
+            visited.add(id(part))
         items = part.values() if isinstance(part, dict) else part
-        found += [item for item in items if isinstance(item, CONTAINERS)]
+        pending += [item for item in items if isinstance(item, CONTAINERS)]
     return False
 
 
-def with_repeated(given: Any, copies: Any) -> Any:
+def with_repeated(tree: Any, copies: Any) -> Any:
     """Return copies of a tree of arguments in which what is one list or dict in the tree is one as well."""
-    return _repeated(given, copies, {}) if has_repeated(given) else copies
+    return _repeated(tree, copies, {}) if has_repeated(tree) else copies
 
 
-def _repeated(given: Any, copy: Any, first: dict[int, Any]) -> Any:
-    if type(given) is not type(copy) or not isinstance(given, CONTAINERS):
+def _repeated(tree: Any, copy: Any, first: dict[int, Any]) -> Any:
+    if type(tree) is not type(copy) or not isinstance(tree, CONTAINERS):
         return copy
-    if isinstance(given, tuple):
-        items = [_repeated(*pair, first) for pair in zip(given, copy, strict=True)]
+    if isinstance(tree, tuple):
+        items = [_repeated(*pair, first) for pair in zip(tree, copy, strict=True)]
         return type(copy)(items) if type(copy) is tuple else type(copy)(*items)
-    if id(given) in first:
-        return first[id(given)]
-    first[id(given)] = copy
+    if id(tree) in first:
+        return first[id(tree)]
+    first[id(tree)] = copy
     for key in copy if isinstance(copy, dict) else range(len(copy)):
-        copy[key] = _repeated(given[key], copy[key], first)
+        copy[key] = _repeated(tree[key], copy[key], first)
     return copy
 
 
@@ -122,18 +122,18 @@ def resolve(path: Sequence[Any], tree: Any) -> Any:
 
 
 def write_through(
-    copies: Sequence[Substitute], leaves: Sequence[Any], given: Sequence[Any]
+    copies: Sequence[Substitute], leaves: Sequence[Any], arguments: Sequence[Any]
 ) -> list[Substitute]:
     """Make the changes of copies in the caller's own containers, with the caller's leaves for those of the copies; return these."""
     changed = [each for each in copies if each.is_changed(each.initial)]
     if not changed:
         return []
-    own = {id(leaf): (leaf, mine) for leaf, mine in zip(leaves, given, strict=True)}
-    own.update((id(each.copy), (each.copy, each.original)) for each in copies)
+    originals = {id(leaf): (leaf, mine) for leaf, mine in zip(leaves, arguments, strict=True)}
+    originals.update((id(each.copy), (each.copy, each.original)) for each in copies)
 
-    def mine(thing: Any) -> Any:
-        known, original = own.get(id(thing), (ABSENT, None))
-        return original if known is thing else thing
+    def mine(value: Any) -> Any:
+        copied, original = originals.get(id(value), (ABSENT, None))
+        return original if copied is value else value
 
     written = []
     for each in changed:
