@@ -365,8 +365,8 @@ class Missing:
         raise self._error(owner)
 
     def _error(self, owner: type) -> AttributeError:
-        what = f"{owner.__name__!r} object has no attribute {self._name!r}: {self._answer}"
-        return AttributeError(what, name=self._name, obj=None)
+        message = f"{owner.__name__!r} object has no attribute {self._name!r}: {self._answer}"
+        return AttributeError(message, name=self._name, obj=None)
 
     @staticmethod
     def teach(owner: type, table: dict[str, str]) -> None:
@@ -383,12 +383,12 @@ class MissingInSlots(Missing):
         raise self._error(type(instance))
 
 
-def missing_in(module: str, table: dict[str, str], name: str, known: list[str]) -> AttributeError:
+def missing_in(module: str, table: dict[str, str], name: str, names: list[str]) -> AttributeError:
     """Return the error for an attribute that a module of the package does not have."""
-    near = nearest(name, known)
+    near = nearest(name, names)
     answer = table.get(name) or (f"did you mean {module.replace('gradtape', 'gt')}.{near}?" if near else "")
-    what = f"module {module!r} has no attribute {name!r}{f': {answer}' if answer else ''}"
-    return AttributeError(what, name=name, obj=None)
+    message = f"module {module!r} has no attribute {name!r}{f': {answer}' if answer else ''}"
+    return AttributeError(message, name=name, obj=None)
 
 
 def answering(
@@ -400,8 +400,8 @@ def answering(
         home = namespace["__name__"]
         names = namespace.get("__all__") or [
             name
-            for name, thing in namespace.items()
-            if name[0] != "_" and str(getattr(thing, "__module__", "")).startswith(home)
+            for name, value in namespace.items()
+            if name[0] != "_" and str(getattr(value, "__module__", "")).startswith(home)
         ]
         return sorted(names)
 
@@ -411,7 +411,7 @@ def answering(
     return answer, public
 
 
-def missing(name: str, known: list[str], namespace_of: Callable[[str], str]) -> str:
+def missing(name: str, names: list[str], namespace_of: Callable[[str], str]) -> str:
     """Return what to say of an attribute that the package does not have; empty where there is nothing to say.
 
     Parameters
@@ -430,7 +430,7 @@ def missing(name: str, known: list[str], namespace_of: Callable[[str], str]) -> 
         return f"use np.{name}; gradtape differentiates NumPy's functions"
     if namespace := namespace_of(name):
         return f"use gt.{namespace}.{name}"
-    near = nearest(name, known)
+    near = nearest(name, names)
     if near:
         return f"did you mean gt.{near}?"
     near = nearest(name, [*MODULE])
@@ -447,13 +447,14 @@ def keyword(error: TypeError, name: str) -> TypeError | None:
     name : str
         NumPy's function, as one writes it.
     """
-    _, found, rest = str(error).partition("got an unexpected keyword argument ")
-    if not found:
+    _, separator, tail = str(error).partition("got an unexpected keyword argument ")
+    if not separator:
         return None
-    given = rest.split("'")[1]  # Python proposes a name behind it
-    answer = KEYWORDS.get(given)
+    unknown = tail.split("'")[1]  # Python proposes a name behind it
+    answer = KEYWORDS.get(unknown)
     return TypeError(
-        f"{name}() got an unexpected keyword argument {given!r}" + (f": NumPy has {answer}" if answer else "")
+        f"{name}() got an unexpected keyword argument {unknown!r}"
+        + (f": NumPy has {answer}" if answer else "")
     )
 
 
@@ -475,24 +476,24 @@ def suggests_keywords(function: Callable[P, V]) -> Callable[P, V]:
 
 def _unknown_keyword(error: TypeError, function: Callable[..., Any]) -> TypeError | None:
     """Return the error for a keyword argument that a function does not have, from Python's; None for other errors."""
-    called, found, rest = str(error).partition("() got an unexpected keyword argument ")
-    if not found or called.rpartition(".")[2] != function.__name__:
+    called, separator, tail = str(error).partition("() got an unexpected keyword argument ")
+    if not separator or called.rpartition(".")[2] != function.__name__:
         return None
-    known = [
+    parameters_of_function = [
         name
         for name, parameter in list(inspect.signature(function).parameters.items())[1:]
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    return unknown_keyword(_public_name(function), rest.split("'")[1], known)
+    return unknown_keyword(_public_name(function), tail.split("'")[1], parameters_of_function)
 
 
 def _wrong_arguments(error: TypeError, function: Callable[..., Any]) -> TypeError | None:
     """Return the error for a missing argument or one too many, with those that a function takes, from Python's; None for other errors."""
-    _, found, rest = str(error).partition("() ")
+    _, separator, tail = str(error).partition("() ")
     inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
-    if not found or inside or not rest.startswith(_WRONG_CALLS):
+    if not separator or inside or not tail.startswith(_WRONG_CALLS):
         return None
-    given = [
+    parameters = [
         f"{name}={'...' if parameter.default is parameter.empty else repr(parameter.default)}"
         if parameter.kind == parameter.KEYWORD_ONLY
         else name
@@ -502,7 +503,7 @@ def _wrong_arguments(error: TypeError, function: Callable[..., Any]) -> TypeErro
         if parameter.default is parameter.empty or parameter.kind != parameter.KEYWORD_ONLY
     ]
     shown = _public_name(function)
-    return TypeError(f"{shown}() {rest}: its arguments are {shown}({', '.join(given)})")
+    return TypeError(f"{shown}() {tail}: its arguments are {shown}({', '.join(parameters)})")
 
 
 _WRONG_CALLS: Final = ("missing ", "got multiple values for argument ", "takes ")
@@ -518,7 +519,7 @@ def _public_name(function: Callable[..., Any]) -> str:
     return f"gt.{namespace}{function.__qualname__.removesuffix('.__init__')}"
 
 
-def unknown_keyword(shown: str, given: str, known: list[str]) -> TypeError:
+def unknown_keyword(shown: str, unknown: str, names: list[str]) -> TypeError:
     """Return the error for a keyword argument that a function of gradtape's does not have.
 
     Parameters
@@ -530,15 +531,15 @@ def unknown_keyword(shown: str, given: str, known: list[str]) -> TypeError:
     known : list of str
         Those that the function has.
     """
-    meant = FUNCTION_KEYWORDS.get(given) or nearest(given, known)
-    if meant in known:
-        options = f"did you mean {meant}?"
+    nearest_name = FUNCTION_KEYWORDS.get(unknown) or nearest(unknown, names)
+    if nearest_name in names:
+        options = f"did you mean {nearest_name}?"
     else:
-        options = meant or (f"its options are {', '.join(known)}" if known else "it has none")
-    return TypeError(f"{shown}() got an unexpected keyword argument {given!r}: {options}")
+        options = nearest_name or (f"its options are {', '.join(names)}" if names else "it has none")
+    return TypeError(f"{shown}() got an unexpected keyword argument {unknown!r}: {options}")
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, names: list[str]) -> str:
     """Return the name that differs least from another one, if it is a misspelling, the beginning or an extension of it: empty otherwise.
 
     Examples
@@ -552,7 +553,7 @@ def nearest(name: str, known: list[str]) -> str:
     allowed = 1 if len(small) < 6 else 2
     if len(small) < 3:
         return ""
-    folded = [(other.lower().replace("_", ""), other) for other in known if other[0] != "_"]
+    folded = [(other.lower().replace("_", ""), other) for other in names if other[0] != "_"]
     near = [
         (_distance(small, letters), _distance(name, other), other)
         for letters, other in folded
@@ -561,8 +562,8 @@ def nearest(name: str, known: list[str]) -> str:
     distance, _, other = min(near, default=(allowed + 1, 0, ""))
     if distance <= 1:
         return other if distance <= allowed else ""
-    longer = [meant for letters, meant in folded if letters.startswith(small) and len(small) >= 5]
-    shorter = [meant for letters, meant in folded if small.startswith(letters) and len(letters) >= 5]
+    longer = [candidate for letters, candidate in folded if letters.startswith(small) and len(small) >= 5]
+    shorter = [candidate for letters, candidate in folded if small.startswith(letters) and len(letters) >= 5]
     begun = min(longer, key=len, default=max(shorter, key=len, default=""))
     return begun or (other if distance <= allowed else "")
 

@@ -49,12 +49,14 @@ class Axes:
         self.name = table.name if is_column else None
         self.groups: dict[np.dtype[Any], list[int]] = {}
         self.fixed: dict[int, Any] = {}
-        for place, dtype in enumerate([table.dtype] if is_column else table.dtypes):
+        for position, dtype in enumerate([table.dtype] if is_column else table.dtypes):
             numbers = numbers_in(dtype)
             if numbers is not None and hasattr(dtype, "na_value") and not hasattr(dtype, "fill_value"):
-                _refuse_missing(table if is_column else table.iloc[:, place])
+                _refuse_missing(table if is_column else table.iloc[:, position])
             if numbers is None:
-                self.fixed[place] = column = (table if is_column else table.iloc[:, place]).copy(deep=True)
+                self.fixed[position] = column = (table if is_column else table.iloc[:, position]).copy(
+                    deep=True
+                )
                 if getattr(dtype, "kind", "") == "O" and any(hasattr(each, "_current") for each in column):
                     raise DtypeError(
                         f"the column {column.name!r} of a table of pandas has dtype object and holds traced numbers",
@@ -62,11 +64,11 @@ class Axes:
                         remedy="convert it to numbers: column.astype(float)",
                     )
             else:
-                self.groups.setdefault(numbers, []).append(place)
+                self.groups.setdefault(numbers, []).append(position)
         rows = len(table)
-        self.shapes = [(rows,) if is_column else (rows, len(places)) for places in self.groups.values()]
-        places = tuple(map(tuple, self.groups.values()))
-        self._key = type(table), tuple(map(len, self.axes)), places
+        self.shapes = [(rows,) if is_column else (rows, len(positions)) for positions in self.groups.values()]
+        positions = tuple(map(tuple, self.groups.values()))
+        self._key = type(table), tuple(map(len, self.axes)), positions
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Axes) or self._key != other._key or self.attrs.keys() != other.attrs.keys():
@@ -74,7 +76,7 @@ class Axes:
         return (
             all(mine.identical(theirs) for mine, theirs in zip(self.axes, other.axes, strict=True))
             and (type(self.name), self.name) == (type(other.name), other.name)
-            and all(column.equals(other.fixed[place]) for place, column in self.fixed.items())
+            and all(column.equals(other.fixed[position]) for position, column in self.fixed.items())
             and all(np.array_equal(content, other.attrs[key]) for key, content in self.attrs.items())
         )
 
@@ -131,14 +133,17 @@ def holds_traced(table: Any) -> bool:
     return any(hasattr(block.values, "value") for block in table._mgr.blocks)
 
 
-def _leaf_of(table: Any, places: list[int]) -> Any:
+def _leaf_of(table: Any, positions: list[int]) -> Any:
     """Return the values of some columns. A tape knows the array of which they were made, and are a view still."""
     for block, leaf in table.__dict__.get(_LEAVES, ()):
-        if any(held.values is block() and list(held.mgr_locs) == places for held in table._mgr.blocks):
+        if any(
+            block_of_table.values is block() and list(block_of_table.mgr_locs) == positions
+            for block_of_table in table._mgr.blocks
+        ):
             return leaf()
-    if len(places) == table.shape[1] and isinstance(table.dtypes.iloc[0], np.dtype):
+    if len(positions) == table.shape[1] and isinstance(table.dtypes.iloc[0], np.dtype):
         return values_in(table)
-    return np.stack([column_values(table.iloc[:, place]) for place in places], axis=1)
+    return np.stack([column_values(table.iloc[:, position]) for position in positions], axis=1)
 
 
 def _flatten(table: Any) -> tuple[tuple[Any, ...], Axes, tuple[Any, ...]]:
@@ -146,10 +151,10 @@ def _flatten(table: Any) -> tuple[tuple[Any, ...], Axes, tuple[Any, ...]]:
     if table.ndim == 1:
         count = len(axes.groups)
         return (column_values(table),) * count, axes, (Attribute("values"),) * count
-    children = tuple([_leaf_of(table, places) for places in axes.groups.values()])
+    children = tuple([_leaf_of(table, positions) for positions in axes.groups.values()])
     if len(children) == 1 and not axes.fixed:
         return children, axes, (Attribute("values"),)
-    names = [[table.columns[place] for place in places] for places in axes.groups.values()]
+    names = [[table.columns[position] for position in positions] for positions in axes.groups.values()]
     return children, axes, tuple([each[0] if len(each) == 1 else tuple(each) for each in names])
 
 
@@ -164,41 +169,48 @@ def _unflatten(axes: Any, children: Sequence[Any]) -> Any:
     index = axes.axes[0].view()
     if len(axes.axes) == 1:
         (column,) = children or axes.fixed.values()
-        made = axes.kind(column, index=index, copy=False)
-        made.name = axes.name
+        table = axes.kind(column, index=index, copy=False)
+        table.name = axes.name
     else:
-        made = _joined(axes, index, children)
-        made.columns = axes.axes[1].view()
-    made.attrs = deepcopy(axes.attrs)
-    return made
+        table = _joined(axes, index, children)
+        table.columns = axes.axes[1].view()
+    table.attrs = deepcopy(axes.attrs)
+    return table
 
 
 def _joined(axes: Axes, index: Any, children: Sequence[Any]) -> Any:
     """Return a data frame of columns that are views of the largest leaf, with the other columns between them."""
     groups = sorted(zip(axes.groups.values(), children, strict=True), key=lambda group: -len(group[0]))
-    places, leaf = groups[0] if groups else ([], np.zeros((len(index), 0)))
-    made = axes.kind(leaf, index=index, columns=places, copy=False)
-    others = {place: each[:, k] for group, each in groups[1:] for k, place in enumerate(group)}
-    for place, column in sorted({**axes.fixed, **others}.items(), key=lambda item: item[0]):
-        made.insert(place, place, column)
+    positions, leaf = groups[0] if groups else ([], np.zeros((len(index), 0)))
+    frame = axes.kind(leaf, index=index, columns=positions, copy=False)
+    others = {position: each[:, k] for group, each in groups[1:] for k, position in enumerate(group)}
+    for position, column in sorted({**axes.fixed, **others}.items(), key=lambda item: item[0]):
+        frame.insert(position, position, column)
     if hasattr(leaf, "value"):
-        block = next((held.values for held in made._mgr.blocks if list(held.mgr_locs) == places), None)
+        block = next(
+            (
+                block_of_frame.values
+                for block_of_frame in frame._mgr.blocks
+                if list(block_of_frame.mgr_locs) == positions
+            ),
+            None,
+        )
         if _is_view(block, leaf):
-            object.__setattr__(made, _LEAVES, [(weakref.ref(block), weakref.ref(leaf))])
-    return made
+            object.__setattr__(frame, _LEAVES, [(weakref.ref(block), weakref.ref(leaf))])
+    return frame
 
 
-def _is_view(array: Any, whole: Any) -> bool:
+def _is_view(array: Any, array_of_view: Any) -> bool:
     """Return whether a traced array is a view of another one."""
-    while array is not None and array is not whole:
+    while array is not None and array is not array_of_view:
         array = getattr(array, "_base", None)
-    return array is whole and whole is not None
+    return array is array_of_view and array_of_view is not None
 
 
-def is_frame(thing: Any) -> bool:
+def is_frame(value: Any) -> bool:
     """Return whether an object is a data frame of pandas."""
     pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(thing, pandas.DataFrame)
+    return pandas is not None and isinstance(value, pandas.DataFrame)
 
 
 def row_of(table: Any) -> Any:
@@ -221,10 +233,10 @@ def row_of(table: Any) -> Any:
     return table._constructor_sliced(row, index=table.columns)
 
 
-def mark_argument(thing: Any) -> None:
+def mark_argument(argument: Any) -> None:
     """Let a table of pandas know that it stands for an argument of the caller's, whose table does not change with it."""
-    if hasattr(thing, "_mgr"):
-        object.__setattr__(thing, _IS_ARGUMENT, True)
+    if hasattr(argument, "_mgr"):
+        object.__setattr__(argument, _IS_ARGUMENT, True)
 
 
 def refuse_change(table: Any) -> None:
@@ -242,10 +254,10 @@ def refuse_change(table: Any) -> None:
         )
 
 
-def is_column(thing: Any) -> bool:
+def is_column(value: Any) -> bool:
     """Return whether an object is a column of pandas whose values are a leaf."""
     pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(thing, pandas.Series) and numbers_in(thing.dtype) is not None
+    return pandas is not None and isinstance(value, pandas.Series) and numbers_in(value.dtype) is not None
 
 
 def labelled(block: Any, result: Any, argument: Any) -> Any:

@@ -91,11 +91,13 @@ class SciPy(NamedTuple):
         >>> SciPy("hankel1", None, "imag", "dD->D").text(["v", "x", "y"])
         'scipy.special.hankel1(v, complex(x, y)).imag'
         """
-        given = iter(args)
+        texts = iter(args)
         kinds = self.loop.partition("->")[0] or "d" * len(args)
-        taken = [f"complex({next(given)}, {next(given)})" if kind == "D" else next(given) for kind in kinds]
+        arguments = [
+            f"complex({next(texts)}, {next(texts)})" if kind == "D" else next(texts) for kind in kinds
+        ]
         chosen = "" if self.output is None else f"[{self.output}]"
-        return f"scipy.special.{self.name}({', '.join(taken)}){chosen}{self.part and '.'}{self.part}"
+        return f"scipy.special.{self.name}({', '.join(arguments)}){chosen}{self.part and '.'}{self.part}"
 
 
 Body = Instruction | Intrinsic | Libm | SciPy | Callable[..., Value] | None
@@ -117,10 +119,10 @@ class UfuncResult(NamedTuple):
         """Return the result for arrays."""
         _, output, part, loop = self.body
         if loop:
-            given = iter(arrays)
+            parts = iter(arrays)
             arrays = tuple(
                 [
-                    _joined(next(given), next(given)) if kind == "D" else next(given)
+                    _joined(next(parts), next(parts)) if kind == "D" else next(parts)
                     for kind in loop.partition("->")[0]
                 ]
             )
@@ -179,10 +181,10 @@ def _complex_loops(path: str, name: str, function: Any) -> Callable[..., Value |
 @cache
 def _loop_row(path: str, name: str, output: int | None, part: str, loop: str) -> Elementwise:
     """Return the row of what kernels compute by a loop for complex numbers; no function is traced as this row."""
-    module, _, own = path.rpartition(".")
+    module, _, function_name = path.rpartition(".")
     row = Elementwise(
         f"{name}.{part or 'value'}",
-        f"scipy.special{module and '.'}{module}:{own}",
+        f"scipy.special{module and '.'}{module}:{function_name}",
         body=SciPy(path, output, part, loop),
         domain=((-3.0, 3.0),) * len(loop.partition("->")[0].replace("D", "DD")),
     )
@@ -386,9 +388,9 @@ class Elementwise(Op):
         """The NumPy function; SciPy's is imported here, when first needed."""
         if isinstance(self._function, str):
             module, _, name = self._function.partition(":")
-            found = getattr(importlib.import_module(module), name)
+            function = getattr(importlib.import_module(module), name)
             # With its switch for the array API, SciPy's public names are functions around its ufuncs.
-            self._function = getattr(found, "__wrapped__", found)
+            self._function = getattr(function, "__wrapped__", function)
             if isinstance(self.body, SciPy) and self.body[1:] != (None, "", ""):
                 self._function = UfuncResult(self._function, self.body)
         return self._function
@@ -480,13 +482,15 @@ class Elementwise(Op):
             return None
         if self._checks_fit(operands):
             return None
-        given = [placeholder(x.aval) if type(x) in ARRAYS else x for x in operands]
-        result = self._emit(given, {})
+        placeholders = [placeholder(x.aval) if type(x) in ARRAYS else x for x in operands]
+        result = self._emit(placeholders, {})
         node = result.node
         if node is None or node.op is not self:
             return None
-        numbers = [None if isinstance(x, Value) else y.dtype for x, y in zip(given, node.inputs, strict=True)]
-        inputs = [y if isinstance(y, Literal) else x for x, y in zip(given, node.inputs, strict=True)]
+        numbers = [
+            None if isinstance(x, Value) else y.dtype for x, y in zip(placeholders, node.inputs, strict=True)
+        ]
+        inputs = [y if isinstance(y, Literal) else x for x, y in zip(placeholders, node.inputs, strict=True)]
         direct = all(x is y for x, y in zip(inputs, node.inputs, strict=True))
         template = None if direct else template_of(inputs, [result])
         if not direct and template is None:
@@ -500,29 +504,29 @@ class Elementwise(Op):
         integers = [type_.weak and type_.dtype.kind == "i" for type_ in types]
         if not any(integers):
             return False
-        wanted, _ = resolve(self, tuple(map(promotion_type, types)))
+        dtypes, _ = resolve(self, tuple(map(promotion_type, types)))
         return any(
             is_integer and dtype.kind in "iu" and dtype != type_.dtype
-            for is_integer, type_, dtype in zip(integers, types, wanted, strict=True)
+            for is_integer, type_, dtype in zip(integers, types, dtypes, strict=True)
         )
 
     def _emit(self, operands: Sequence[Any], params: dict[str, Any]) -> Value:
         values = operand_values(operands)
         types = tuple(promotion_type(value.aval) for value in values)
-        wanted, dtype = resolve(self, types, **params)
+        dtypes, dtype = resolve(self, types, **params)
         if all(isinstance(value, Literal) for value in values):
-            return self._fold(values, wanted, params)
+            return self._fold(values, dtypes, params)
         weak = all(value.aval.weak for value in values)
         shape = broadcast_shapes([v.shape for v in values if not isinstance(v, Literal)])
-        result = emit(self, [conform(v, d, shape) for v, d in zip(values, wanted, strict=True)], **params)
+        result = emit(self, [conform(v, d, shape) for v, d in zip(values, dtypes, strict=True)], **params)
         if weak and result.dtype == dtype:
             result.aval = aval(shape, dtype, True)
         return result
 
     def _fold(
-        self, values: Sequence[Value], wanted: Sequence[np.dtype[Any]], params: dict[str, Any]
+        self, values: Sequence[Value], dtypes: Sequence[np.dtype[Any]], params: dict[str, Any]
     ) -> Value:
-        operands: list[Any] = [conform(v, d, ()).data for v, d in zip(values, wanted, strict=True)]
+        operands: list[Any] = [conform(v, d, ()).data for v, d in zip(values, dtypes, strict=True)]
         with np.errstate(all="ignore"):
             (data,) = self.evaluate(operands, params)
         folded = literal(data, data.dtype)
@@ -679,26 +683,30 @@ class SmoothSquare(NamedTuple):
     def assembled(self, squares: Mapping[Value, Value]) -> Value | None:
         """Return the product that has given values, or their tangents, in place of the squares of `kinks` and `others`."""
         multiply = PRIMITIVES["multiply"]
-        known: dict[Value, Value | None] = dict(squares)
+        known_squares: dict[Value, Value | None] = dict(squares)
         for node in self.moves:
-            given = [known.get(x) for x in node.inputs]
+            parts = [known_squares.get(x) for x in node.inputs]
             scaling = _scaling(node)
             if scaling is not None:
                 value, number = scaling
-                square = known.get(value)
+                square = known_squares.get(value)
                 squared = number * number
-                known[node.out] = square if square is None or squared == 1.0 else multiply(square, squared)
+                known_squares[node.out] = (
+                    square if square is None or squared == 1.0 else multiply(square, squared)
+                )
             elif _adds_squares(node):
-                squares_given = [x for x in given if x is not None]
-                known[node.out] = reduce(PRIMITIVES["add"], squares_given) if squares_given else None
+                squares_given = [x for x in parts if x is not None]
+                known_squares[node.out] = reduce(PRIMITIVES["add"], squares_given) if squares_given else None
             else:
-                (known[node.out],) = (None,) if all(x is None for x in given) else node.op.jvp(node, given)
-        total = known.get(self.operand)
+                (known_squares[node.out],) = (
+                    (None,) if all(x is None for x in parts) else node.op.jvp(node, parts)
+                )
+        total = known_squares.get(self.operand)
         if total is None:
             return None
         if self.contraction is not None:
-            ones = PRIMITIVES["expand"](literal(1.0, total.dtype), total.shape, ())
-            total = emit(self.contraction.op, [total, ones], **self.contraction.params)
+            unit = PRIMITIVES["expand"](literal(1.0, total.dtype), total.shape, ())
+            total = emit(self.contraction.op, [total, unit], **self.contraction.params)
         return reduce(lambda product, factor: multiply(factor, product), self.factors, total)
 
 
@@ -825,7 +833,7 @@ def square_of_elements(operand: Value, is_closed: Callable[[Value], bool]) -> Sm
     kinks: list[Node] = []
     others: list[Value] = []
     moves: list[Node] = []
-    seen: set[Value] = set()
+    visited: set[Value] = set()
     pending = [(operand, False)]
     while pending:
         value, is_done = pending.pop()
@@ -834,10 +842,10 @@ def square_of_elements(operand: Value, is_closed: Callable[[Value], bool]) -> Sm
             assert node is not None
             moves.append(node)
             continue
-        if value in seen:
+        if value in visited:
             continue
-        seen.add(value)
-        if len(seen) > SQUARED_NODES:
+        visited.add(value)
+        if len(visited) > SQUARED_NODES:
             return None
         moved = () if node is None or is_closed(value) else _moved(node)
         if moved and all(x.dtype.kind == value.dtype.kind for x in moved):
@@ -1077,11 +1085,13 @@ def resolve_ufunc(
     ufunc: Any, types: tuple[Any, ...], output: int = 0
 ) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
     """Return the dtypes to which a ufunc casts its operands and the dtype of one of its results (as `resolve`)."""
-    asked = types
+    operand_types = types
     if all(isinstance(type_, type) for type_ in types):
-        asked = tuple(PYTHON_DTYPES[type_] for type_ in types)  # Python numbers alone: their own dtypes
+        operand_types = tuple(
+            PYTHON_DTYPES[type_] for type_ in types
+        )  # Python numbers alone: their own dtypes
     try:
-        dtypes = ufunc.resolve_dtypes((*asked, *[None] * ufunc.nout))
+        dtypes = ufunc.resolve_dtypes((*operand_types, *[None] * ufunc.nout))
     except TypeError:
         names = ", ".join(getattr(type_, "name", None) or type_.__name__ for type_ in types)
         raise DtypeError(

@@ -62,9 +62,9 @@ _ITERATORS: Final = (Iterator, AsyncIterator)
 _VIEWS: Final = (KeysView, ValuesView, ItemsView)
 
 
-def library_of(thing: Any) -> str:
+def library_of(value: Any) -> str:
     """Return the library in `LIBRARIES` that an object is from; empty for others."""
-    kind = type(thing)
+    kind = type(value)
     name = str(getattr(kind, "__module__", "")).partition(".")[0]
     if name not in LIBRARIES or (name == "scipy" and not hasattr(kind, "toarray")):
         return ""
@@ -73,50 +73,50 @@ def library_of(thing: Any) -> str:
     )
 
 
-def is_used_up(thing: Any) -> bool:
+def is_used_up(value: Any) -> bool:
     """Return whether an object gives its items once, or is no value yet: an iterator other than a file, a coroutine."""
-    return isinstance(thing, (*_ITERATORS, Coroutine)) and not hasattr(thing, "read")
+    return isinstance(value, (*_ITERATORS, Coroutine)) and not hasattr(value, "read")
 
 
-def comes_later(thing: Any) -> bool:
+def comes_later(value: Any) -> bool:
     """Return whether the numbers of an object are read only after it was returned: an iterator, a coroutine, a view of a dict."""
-    return is_used_up(thing) or isinstance(thing, _VIEWS)
+    return is_used_up(value) or isinstance(value, _VIEWS)
 
 
-def refusal(thing: Any, argument: str) -> DtypeError:
+def refusal(value: Any, argument: str) -> DtypeError:
     """Return the error for an argument that is neither a number nor an array."""
     x = argument if argument.isidentifier() else "x"
-    kind = type(thing).__name__
-    kind = "array.array" if isinstance(thing, array) else kind
-    what = f"{argument} is {'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}, which is neither a number nor an array"
+    kind = type(value).__name__
+    kind = "array.array" if isinstance(value, array) else kind
+    problem = f"{argument} is {'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}, which is neither a number nor an array"
     why, remedy = "", "pass an ndarray, a number, or a (nested) list of numbers"
-    library = library_of(thing)
-    if is_table(thing):
-        what, remedy = not_numbers(thing, argument, x)
+    library = library_of(value)
+    if is_table(value):
+        problem, remedy = not_numbers(value, argument, x)
     elif library:
-        what = f"{argument} is {'an' if library[:1] in 'aeiou' else 'a'} {library} {kind}"
+        problem = f"{argument} is {'an' if library[:1] in 'aeiou' else 'a'} {library} {kind}"
         why = "gradtape supports NumPy arrays"
         remedy = f"pass {LIBRARIES[library].format(x=x)}"
         if library in WRAPPERS and kind.endswith("Tracer"):
             why, remedy = f"{library} is tracing this call", f"wrap the function: {WRAPPERS[library]}"
         elif library in WRAPPERS:
             remedy += f", or wrap the function: {WRAPPERS[library]}"
-    elif isinstance(thing, CyclicObject):
-        what = f"{argument} is a {type(thing.thing).__name__} that contains itself, so it is not a tree of numbers"
+    elif isinstance(value, CyclicObject):
+        problem = f"{argument} is a {type(value.thing).__name__} that contains itself, so it is not a tree of numbers"
         remedy = "pass its numbers in an array, or in lists and dicts"
-    elif isinstance(thing, Coroutine):
+    elif isinstance(value, Coroutine):
         why, remedy = "it has not run yet", f"pass what it returns: await {x}"
-    elif isinstance(thing, _ITERATORS):
+    elif isinstance(value, _ITERATORS):
         why, remedy = "its items can be read only once", f"pass an array: np.array(list({x}))"
-    elif isinstance(thing, Set) and not isinstance(thing, _VIEWS):
+    elif isinstance(value, Set) and not isinstance(value, _VIEWS):
         why, remedy = "a set has no order", f"pass an array: np.array(sorted({x}))"
-    elif isinstance(thing, (*_VIEWS, range)):
+    elif isinstance(value, (*_VIEWS, range)):
         remedy = f"pass an array: np.array(list({x}))"
     elif kind in ("Decimal", "Fraction"):
         remedy = f"pass float({x})"
-    elif isinstance(thing, array | memoryview | bytearray) or hasattr(thing, "__array__"):
+    elif isinstance(value, array | memoryview | bytearray) or hasattr(value, "__array__"):
         remedy = f"pass np.asarray({x})"
-    return DtypeError(what, where=here.site, why=why, remedy=remedy)
+    return DtypeError(problem, where=here.site, why=why, remedy=remedy)
 
 
 def integer_input(argument: str, dtype: np.dtype[Any], ndim: int, where: object) -> IntegerInputError:
@@ -137,7 +137,7 @@ def too_long(number: int, argument: str) -> OverflowError:
 def wrong_dtype(dtype: np.dtype[Any], argument: str) -> DtypeError:
     """Return the error for an array of something else than numbers that kernels compute with."""
     x = argument if argument.isidentifier() else "x"
-    what = f"{argument} has dtype {dtype}, which is not supported"
+    problem = f"{argument} has dtype {dtype}, which is not supported"
     why, remedy = SUPPORTED, f"convert it first, for example {x}.astype(float)"
     if dtype.name == "bfloat16" or dtype.type.__module__.partition(".")[0] == "ml_dtypes":
         why = f"kernels compute with float32 and float64; {dtype.name} is a dtype of ml_dtypes"
@@ -149,7 +149,7 @@ def wrong_dtype(dtype: np.dtype[Any], argument: str) -> DtypeError:
     elif dtype.names is not None:
         why = "its elements are records"
         remedy = f"pass the fields one by one, in a dict for example: {{'{dtype.names[0]}': {x}['{dtype.names[0]}']}}"
-    return DtypeError(what, where=here.site, why=why, remedy=remedy)
+    return DtypeError(problem, where=here.site, why=why, remedy=remedy)
 
 
 _WITH_TABLES: Final = frozenset({"pandas", "xarray"})
@@ -158,25 +158,25 @@ _labelled: Final[dict[type, bool]] = {}
 """Whether a class is of labelled data."""
 
 
-def is_labelled(thing: Any) -> bool:
+def is_labelled(value: Any) -> bool:
     """Return whether an object is one of pandas or xarray that holds data: a table, or a Dataset."""
-    kind = type(thing)
-    found = _labelled.get(kind)
-    if found is None:
+    kind = type(value)
+    has_labels = _labelled.get(kind)
+    if has_labels is None:
         bases = (base.__module__.partition(".")[0] for base in kind.__mro__)
-        found = not _WITH_TABLES.isdisjoint(bases) and hasattr(kind, "equals") and hasattr(kind, "copy")
-        _labelled[kind] = found
-    return found
+        has_labels = not _WITH_TABLES.isdisjoint(bases) and hasattr(kind, "equals") and hasattr(kind, "copy")
+        _labelled[kind] = has_labels
+    return has_labels
 
 
-def is_table(thing: Any) -> bool:
+def is_table(value: Any) -> bool:
     """Return whether an object is an array with labels, or several of one length: a Series, DataFrame, Index, DataArray and the like."""
-    return is_labelled(thing) and hasattr(thing, "__array__") and not hasattr(type(thing), "data_vars")
+    return is_labelled(value) and hasattr(value, "__array__") and not hasattr(type(value), "data_vars")
 
 
-def keeps_labels(thing: Any) -> bool:
+def keeps_labels(value: Any) -> bool:
     """Return whether operators and ufuncs of an object return one with labels: tables of pandas and xarray other than indices."""
-    return is_labelled(thing) and any(hasattr(type(thing), name) for name in ("iloc", "dims"))
+    return is_labelled(value) and any(hasattr(type(value), name) for name in ("iloc", "dims"))
 
 
 def values_of(table: Any) -> Any:
@@ -194,7 +194,7 @@ def values_of(table: Any) -> Any:
         return None
     if len(set(table.dtypes)) == 1 and isinstance(table.dtypes.iloc[0], np.dtype):
         return values_in(table)
-    columns: list[Any] = [column_values(table.iloc[:, place]) for place in range(len(numbers))]
+    columns: list[Any] = [column_values(table.iloc[:, column]) for column in range(len(numbers))]
     return np.stack(columns, axis=1) if columns else np.zeros(table.shape)
 
 
@@ -242,11 +242,13 @@ def is_same_data(labelled: Any, other: Any) -> bool:
     if hasattr(labelled, "identical"):
         return bool(labelled.identical(other))
     has_name = hasattr(type(labelled), "name")  # a table may have a column of that name
-    mine, theirs = [(one.name if has_name else None, getattr(one, "attrs", {})) for one in (labelled, other)]
+    mine, theirs = [
+        (table.name if has_name else None, getattr(table, "attrs", {})) for table in (labelled, other)
+    ]
     axes = zip(getattr(labelled, "axes", ()), getattr(other, "axes", ()), strict=True)
     return (
         bool(labelled.equals(other))
-        and all(one.identical(two) for one, two in axes)
+        and all(table.identical(two) for table, two in axes)
         and (type(mine[0]), mine[0]) == (type(theirs[0]), theirs[0])
         and mine[1].keys() == theirs[1].keys()
         and all(np.array_equal(content, theirs[1][key]) for key, content in mine[1].items())

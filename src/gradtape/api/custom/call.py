@@ -72,19 +72,19 @@ class Operands(Leaves):
         self.starts = tuple(_fresh(value, self.tag) for value in self.values)
 
     def run(
-        self, function: Callable[..., Any], kwargs: dict[str, Any], given: tuple[Any, ...] | None = None
+        self, function: Callable[..., Any], kwargs: dict[str, Any], arguments: tuple[Any, ...] | None = None
     ) -> Any:
-        """Call a function with what stands for the arguments; what it writes to containers in them is made in the caller's, `given`."""
+        """Call a function with what stands for the arguments; what it writes to containers in them is made in the caller's, `arguments`."""
         site = here.site
-        given = self.args if given is None else given
+        arguments = self.args if arguments is None else arguments
         copies = self.filled(self.starts)
-        containers = argument_copies(given, copies, "the arguments")
+        containers = argument_copies(arguments, copies, "the arguments")
         leaves = flatten_with_none(copies)[0] if containers else []
         try:
             with inside(self.snapshot):
                 result = function(*copies, **kwargs)
             if containers:
-                for each in write_through(containers, leaves, flatten_with_none(given)[0]):
+                for each in write_through(containers, leaves, flatten_with_none(arguments)[0]):
                     settle(each)
             return result
         finally:
@@ -103,11 +103,11 @@ class Operands(Leaves):
     def tangents(self, tangents: Sequence[Value | None]) -> tuple[Any, ...]:
         """Return one tangent per argument: zeros where there is none, and None for what is no number."""
         leaves = [_zeros_of(leaf) for leaf in self.leaves]
-        for place, tangent in zip(self.positions, tangents, strict=True):
+        for position, tangent in zip(self.positions, tangents, strict=True):
             if tangent is not None:
-                leaves[place] = Array(tangent)
-        whole: tuple[Any, ...] = unflatten(self.spec, leaves)
-        return whole
+                leaves[position] = Array(tangent)
+        arguments: tuple[Any, ...] = unflatten(self.spec, leaves)
+        return arguments
 
     def read_by(self, outputs: Sequence[Value]) -> list[Value]:
         """Return the values that the body read besides its arguments, in the order of their use."""
@@ -123,9 +123,9 @@ class BothModes(Rule):
         self.operands = operands
 
     def pull_back(
-        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Cotangent | None], is_needed: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
-        return pulled_by_value(self, node, cotangents, wanted)
+        return pulled_by_value(self, node, cotangents, is_needed)
 
     def refuse_captured(self, node: Node, active: Sequence[bool]) -> None:
         """Raise NotDifferentiableError where the derivative is asked for in what the body read besides its arguments."""
@@ -143,18 +143,20 @@ class ReverseRule(BothModes):
 
     @abstractmethod
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Value | None], is_needed: Sequence[bool]
     ) -> Sequence[Value | None]: ...
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
         tag = TraceTag()
         starts = [Value(out.aval, tags=(tag,)) for out in node.outs]
-        given = [start if is_inexact(start.dtype) else None for start in starts]
-        what = (
+        cotangents = [start if is_inexact(start.dtype) else None for start in starts]
+        description = (
             f"forward mode of {self.name} needs a gradient function that is linear in the upstream gradient"
         )
-        parts = abstractly(what, node, lambda: self.pull(node, given, [t is not None for t in tangents]))
-        return _finished(adjoint(parts, starts, tangents, tag, what), tag)
+        parts = abstractly(
+            description, node, lambda: self.pull(node, cotangents, [t is not None for t in tangents])
+        )
+        return _finished(adjoint(parts, starts, tangents, tag, description), tag)
 
 
 class ForwardRule(BothModes):
@@ -171,19 +173,19 @@ class ForwardRule(BothModes):
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]: ...
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Value | None], is_needed: Sequence[bool]
     ) -> Sequence[Value | None]:
         tag = TraceTag()
         values = visible_inputs(node)
         starts = [Value(value.aval, tags=(tag,)) for value in values]
         count = len(self.operands.values)
-        given = [
-            start if is_inexact(start.dtype) and (flag or (self.moves_all and place < count)) else None
-            for place, (start, flag) in enumerate(zip(starts, wanted, strict=True))
+        seeds = [
+            start if is_inexact(start.dtype) and (flag or (self.moves_all and position < count)) else None
+            for position, (start, flag) in enumerate(zip(starts, is_needed, strict=True))
         ]
-        what = f"reverse mode of {self.name} needs a rule that is linear in the tangents"
-        parts = abstractly(what, node, lambda: self.push(node, given))
-        return _finished(adjoint(parts, starts, cotangents, tag, what), tag)
+        description = f"reverse mode of {self.name} needs a rule that is linear in the tangents"
+        parts = abstractly(description, node, lambda: self.push(node, seeds))
+        return _finished(adjoint(parts, starts, cotangents, tag, description), tag)
 
 
 def _finished(result: list[Value | None], tag: TraceTag) -> list[Value | None]:
@@ -191,14 +193,16 @@ def _finished(result: list[Value | None], tag: TraceTag) -> list[Value | None]:
     return result
 
 
-def abstractly(what: str, node: Node, work: Callable[[], Sequence[Value | None]]) -> Sequence[Value | None]:
+def abstractly(
+    description: str, node: Node, work: Callable[[], Sequence[Value | None]]
+) -> Sequence[Value | None]:
     """Call a rule with (co)tangents that have no numbers yet."""
     try:
         with config.override(eager=False):
             return work()
     except LeakedValueError as error:
         raise NotDifferentiableError(
-            f"{what}, but the rule reads the values of these",
+            f"{description}, but the rule reads the values of these",
             where=node.site,
             why="the rule of one mode is transposed for the other mode, before numbers are known",
             remedy="let branches and factors depend on the primals alone",
@@ -227,7 +231,7 @@ def zeros_for(value: Value) -> Value:
     return broadcast_to(literal(0, value.dtype), value.shape)
 
 
-def matched(part: Any, whole: Any, what: str, of: str) -> list[Any]:
+def matched(part: Any, model: Any, description: str, of: str) -> list[Any]:
     """Return the leaves of `part`, which has the structure of `densified` or is None.
 
     Raises
@@ -235,13 +239,13 @@ def matched(part: Any, whole: Any, what: str, of: str) -> list[Any]:
     RuleError
         Where the structures differ.
     """
-    leaves, spec = flatten_with_none(whole)
+    leaves, spec = flatten_with_none(model)
     if part is None:
         return [None] * len(leaves)
-    parts, own = flatten_with_none(part)
-    if own != spec:
+    parts, part_spec = flatten_with_none(part)
+    if part_spec != spec:
         raise RuleError(
-            f"{what} has the structure {outline(own)}, but {of} has {outline(spec)} (* is an array)",
+            f"{description} has the structure {outline(part_spec)}, but {of} has {outline(spec)} (* is an array)",
             where=here.site,
             remedy=f"return the containers of {of}, with None where the derivative is zero",
         )
@@ -257,10 +261,10 @@ def dense_for(returned: Any, args: Sequence[Any]) -> Any:
     return unflatten(spec, [densified(part) for part in parts])
 
 
-def rule_result(part: Any, like: Value, what: str, of: str) -> Value | None:
+def rule_result(part: Any, like: Value, description: str, of: str) -> Value | None:
     """Return what a rule returned as a value of the shape and dtype of `like`; None stays None."""
     dtype_remedy = "convert it first (np.real for the real part)"
-    return None if part is None else fitted(part, like, what, of, "return", dtype_remedy)
+    return None if part is None else fitted(part, like, description, of, "return", dtype_remedy)
 
 
 def named(wrapper: F, function: Callable[..., Any]) -> F:

@@ -122,9 +122,9 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Any:
         rule = GradientRule(name, operands, grad_fn, again, variables)
         return attached(outputs, operands, tuple(accessed.values()), rule)
 
-    made: Wrapper[..., Any] = Wrapper(decorated, function)
-    made.made_by = Call(custom_gradient, (function,), {})
-    return made
+    wrapper: Wrapper[..., Any] = Wrapper(decorated, function)
+    wrapper.made_by = Call(custom_gradient, (function,), {})
+    return wrapper
 
 
 class GradientRule(ReverseRule):
@@ -155,7 +155,7 @@ class GradientRule(ReverseRule):
         self.grad_fn, self.again, self.variables = grad_fn, again, variables
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Value | None], is_needed: Sequence[bool]
     ) -> Sequence[Value | None]:
         upstream = [
             Array(zeros_for(out) if cotangent is None else conjugated(cotangent))
@@ -164,20 +164,20 @@ class GradientRule(ReverseRule):
         operands = visible_inputs(node)
         values = operands[: len(self.operands.values)]
         grad_fn = self.grad_fn if self.operands.are(values) else self.again(values)
-        told = bool(self.variables) or _needs_variables(grad_fn)
-        gradients = grad_fn(*upstream, variables=self.variables) if told else grad_fn(*upstream)
+        takes_variables = bool(self.variables) or _needs_variables(grad_fn)
+        gradients = grad_fn(*upstream, variables=self.variables) if takes_variables else grad_fn(*upstream)
         here.site = node.site
-        parts = self._of_operands(gradients, told)
-        what = f"a gradient of {self.name}"
+        parts = self._of_operands(gradients, takes_variables)
+        description = f"a gradient of {self.name}"
         fitting = [
-            rule_result(part, value, what, "its argument") if flag else None
-            for part, value, flag in zip(parts, operands, wanted, strict=True)
+            rule_result(part, value, description, "its argument") if flag else None
+            for part, value, flag in zip(parts, operands, is_needed, strict=True)
         ]
         return [None if part is None else conjugated(part) for part in fitting]
 
-    def _of_operands(self, gradients: Any, told: bool) -> list[Any]:
+    def _of_operands(self, gradients: Any, takes_variables: bool) -> list[Any]:
         """Return one gradient per operand: those of the arguments, then those of the variables, of which `grad_fn` may have been told."""
-        if not told:
+        if not takes_variables:
             return self.operands.select(self._by_leaf(gradients))
         if not isinstance(gradients, tuple | list) or len(gradients) != 2:
             raise RuleError(
@@ -185,14 +185,14 @@ class GradientRule(ReverseRule):
                 where=here.site,
                 remedy="return gradients, variable_gradients",
             )
-        own, of_variables = gradients
+        of_arguments, of_variables = gradients
         if not isinstance(of_variables, tuple | list) or len(of_variables) != len(self.variables):
             raise RuleError(
                 f"the gradient function of {self.name} did not return a list of {len(self.variables)} gradients, one per variable",
                 where=here.site,
                 remedy="return one gradient per entry of `variables`, in that order, with None for zero",
             )
-        return [*self.operands.select(self._by_leaf(own)), *of_variables]
+        return [*self.operands.select(self._by_leaf(of_arguments)), *of_variables]
 
     def _by_leaf(self, gradients: Any) -> list[Any]:
         """Return one gradient per leaf of the arguments."""
@@ -209,13 +209,13 @@ class GradientRule(ReverseRule):
             return placed
         entries = [gradients] if len(args) == 1 and not flatten_with_none(args[0])[1].is_leaf() else gradients
         if not isinstance(entries, tuple | list) or len(entries) != len(args):
-            more = len(parts) > len(numbers)
+            has_nones = len(parts) > len(numbers)
             raise RuleError(
                 f"the gradient function of {self.name} returned {counted(len(parts), 'gradient')} "
                 f"for {counted(len(numbers), 'argument')}",
                 where=here.site,
                 why="each entry of a list or tuple is a gradient; omitted arguments and keyword arguments have none"
-                if more
+                if has_nones
                 else "",
                 remedy="return one gradient per positional argument, with None for zero",
             )
@@ -253,9 +253,9 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 def _split(result: Any, name: str) -> tuple[Any, Callable[..., Any]]:
     if not isinstance(result, tuple | list) or len(result) != 2 or not callable(result[1]):
-        got = kind_of(result)
+        kind_returned = kind_of(result)
         raise RuleError(
-            f"custom_gradient: {name} returned {got}, not a pair of outputs and a gradient function",
+            f"custom_gradient: {name} returned {kind_returned}, not a pair of outputs and a gradient function",
             where=here.site,
             remedy="return outputs, grad_fn",
         )
@@ -302,22 +302,21 @@ def grad_pass_through(function: Callable[Q, V]) -> Wrapper[Q, V]:
         def handed_on(*upstream: Any, variables: Sequence[Variable] = ()) -> Any:
             # Numbers among the arguments (np.clip(x, 0, 1)) may have results in their places or none.
             positions = numbers if len(upstream) == len(numbers) else arrays
-            given = [part.shape for part in upstream]
-            if len(given) != len(positions) or any(
-                shapes[position] not in (None, shape)
-                for position, shape in zip(positions, given, strict=True)
+            got = [part.shape for part in upstream]
+            if len(got) != len(positions) or any(
+                shapes[position] not in (None, shape) for position, shape in zip(positions, got, strict=True)
             ):
-                taken = [shapes[position] for position in arrays]
-                kind = ShapeError if len(given) == len(taken) else RuleError
+                needed = [shapes[position] for position in arrays]
+                kind = ShapeError if len(got) == len(needed) else RuleError
                 raise kind(
-                    f"grad_pass_through: {name} returned arrays of shape {_listed(given)} for arguments of shape {_listed(taken)}",
+                    f"grad_pass_through: {name} returned arrays of shape {_listed(got)} for arguments of shape {_listed(needed)}",
                     where=here.site,
                     why="the gradient of each result is passed to the argument at the same position",
                     remedy="return as many results as there are positional arguments, of their shapes",
                 )
             handed = dict(zip(positions, upstream, strict=True))
-            own = [handed.get(position) for position in range(len(leaves))]
-            return (own, [None] * len(variables)) if variables else own
+            of_leaves = [handed.get(position) for position in range(len(leaves))]
+            return (of_leaves, [None] * len(variables)) if variables else of_leaves
 
         return body(*args, **kwargs), handed_on
 

@@ -68,22 +68,22 @@ class BoundArguments:
     def filled(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments with other arrays in place of the traced ones."""
         leaves = list(self._leaves)
-        for place, array in zip(self._places, arrays, strict=True):
-            leaves[place] = array
+        for position, array in zip(self._places, arrays, strict=True):
+            leaves[position] = array
         filled: tuple[tuple[Any, ...], dict[str, Any]] = unflatten(self._spec, leaves)
         return filled
 
     def by_argument(self) -> dict[int, list[tuple[int, int]]]:
         """Return, for each positional argument with traced arrays, their places among its leaves and among `handles`."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        order = {place: k for k, place in enumerate(self._places)}
+        by_position: dict[int, list[tuple[int, int]]] = {}
+        order = {position: k for k, position in enumerate(self._places)}
         begin = 0
         for argnum, count in enumerate(self._of_argument):
-            own = [(k, order[begin + k]) for k in range(count) if begin + k in order]
-            if own:
-                found[argnum] = own
+            leaf_and_operand = [(k, order[begin + k]) for k in range(count) if begin + k in order]
+            if leaf_and_operand:
+                by_position[argnum] = leaf_and_operand
             begin += count
-        return found
+        return by_position
 
 
 class Primitive:
@@ -180,12 +180,14 @@ class _Rules(BothModes):
 
 class _PullRule(_Rules, ReverseRule):
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Value | None], is_needed: Sequence[bool]
     ) -> Sequence[Value | None]:
         assert self.vjp is not None
         by_argument = self.bound.by_argument()
         argnums = [
-            argnum for argnum, places in by_argument.items() if any(wanted[operand] for _, operand in places)
+            argnum
+            for argnum, positions in by_argument.items()
+            if any(is_needed[operand] for _, operand in positions)
         ]
         upstream = [
             Array(zeros_for(out) if cotangent is None else cotangent)
@@ -196,16 +198,16 @@ class _PullRule(_Rules, ReverseRule):
             pullback = self.vjp(argnums, self.results(node), args, kwargs)
             returned = list(pullback(unflatten(self.spec, upstream)))
         here.site = node.site
-        pulled: list[Value | None] = [None] * len(wanted)
-        what = f"a cotangent that the rule of {self.name} returned"
+        pulled: list[Value | None] = [None] * len(is_needed)
+        description = f"a cotangent that the rule of {self.name} returned"
         for argnum, cotangent in zip(argnums, returned, strict=True):
             if cotangent is None:
                 continue
             parts, _ = flatten_arguments(cotangent)
-            for place, operand in by_argument[argnum]:
+            for leaf, operand in by_argument[argnum]:
                 value = self.operands.values[operand]
-                if wanted[operand] and is_inexact(value.dtype):
-                    pulled[operand] = _fitting(parts[place], value, what)
+                if is_needed[operand] and is_inexact(value.dtype):
+                    pulled[operand] = _fitting(parts[leaf], value, description)
         return pulled
 
 
@@ -215,18 +217,18 @@ class _PushRule(_Rules, ForwardRule):
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
         assert self.jvp is not None
         moving = {
-            argnum: places
-            for argnum, places in self.bound.by_argument().items()
-            if any(tangents[operand] is not None for _, operand in places)
+            argnum: positions
+            for argnum, positions in self.bound.by_argument().items()
+            if any(tangents[operand] is not None for _, operand in positions)
         }
         with self.operands.snapshot.restored(), in_rule():
             args, kwargs = self.arguments(node)
             gs = []
-            for argnum, places in moving.items():
+            for argnum, positions in moving.items():
                 leaves, spec = flatten_arguments(args[argnum])
-                for place, operand in places:
+                for leaf, operand in positions:
                     tangent = tangents[operand]
-                    leaves[place] = Array(zeros_for(leaves[place].value) if tangent is None else tangent)
+                    leaves[leaf] = Array(zeros_for(leaves[leaf].value) if tangent is None else tangent)
                 gs.append(unflatten(spec, leaves))
             returned = self.jvp(list(moving), gs, self.results(node), args, kwargs)
         here.site = node.site
@@ -239,9 +241,9 @@ class _PushRule(_Rules, ForwardRule):
                 where=node.site,
                 remedy="return the containers of the result",
             )
-        what = f"the tangent that the rule of {self.name} returned"
+        description = f"the tangent that the rule of {self.name} returned"
         return [
-            _fitting(part, out, what) if is_inexact(out.dtype) else None
+            _fitting(part, out, description) if is_inexact(out.dtype) else None
             for part, out in zip(parts, node.outs, strict=True)
         ]
 
@@ -250,11 +252,11 @@ class _BothRules(_PullRule):
     push = _PushRule.push
 
 
-def _fitting(part: Any, like: Value, what: str) -> Value | None:
+def _fitting(part: Any, like: Value, description: str) -> Value | None:
     """Return a derivative with the shape and dtype of what it belongs to: the real part where that is real."""
     if like.dtype.kind == "f":
         if np.iscomplexobj(part):
             part = np.real(part)
         if np.result_type(part) != like.dtype:
             part = np.asarray(part).astype(like.dtype)
-    return rule_result(part, like, what, "what it belongs to")
+    return rule_result(part, like, description, "what it belongs to")

@@ -96,18 +96,20 @@ class _WithRule(Repeatable, ABC, Generic[P, R_co]):
         refuse_quantities(placed, f"an argument of {self._name}", UNITS_AROUND)
         operands = Operands(tuple(placed[k] for k in free))
 
-        def whole(*given: Any) -> tuple[Any, ...]:
+        def whole(*arguments: Any) -> tuple[Any, ...]:
             every = list(placed)
-            for place, argument in zip(free, given, strict=True):
-                every[place] = argument
+            for position, argument in zip(free, arguments, strict=True):
+                every[position] = argument
             return tuple(every)
 
-        made: R_co = self._call(operands, fixed, whole)
-        return made
+        result: R_co = self._call(operands, fixed, whole)
+        return result
 
     @abstractmethod
-    def _call(self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]) -> Any:
-        """Compute the result; `whole` puts all arguments together from those that are differentiated in."""
+    def _call(
+        self, operands: Operands, fixed: tuple[Any, ...], with_fixed: Callable[..., tuple[Any, ...]]
+    ) -> Any:
+        """Compute the result; `with_fixed` puts all arguments together from those that are differentiated in."""
 
     def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Return all arguments by position: rules name them so."""
@@ -231,10 +233,12 @@ class custom_jvp(_WithRule[P, R_co]):
 
         self._rule, self._rules_given = combined, ("defjvps", rules)
 
-    def _call(self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]) -> Any:
+    def _call(
+        self, operands: Operands, fixed: tuple[Any, ...], with_fixed: Callable[..., tuple[Any, ...]]
+    ) -> Any:
         if self._rule is None:
             raise self._missing("defjvp(rule)")
-        result = operands.run(lambda *given: self._function(*whole(*given)), {})
+        result = operands.run(lambda *arguments: self._function(*with_fixed(*arguments)), {})
         rule = _TangentRule(self._name, operands, self._rule, fixed, flatten(result)[1])
         return attached(result, operands, captured_by(result, operands, self._name), rule)
 
@@ -291,15 +295,17 @@ class custom_vjp(_WithRule[P, R_co]):
             ("defvjp", (fwd, bwd)),
         )
 
-    def _call(self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]) -> Any:
+    def _call(
+        self, operands: Operands, fixed: tuple[Any, ...], with_fixed: Callable[..., tuple[Any, ...]]
+    ) -> Any:
         if self._rules is None:
             raise self._missing("defvjp(fwd, bwd)")
         fwd, bwd = self._rules
 
-        def forward(*given: Any) -> tuple[Any, Any]:
+        def forward(*arguments: Any) -> tuple[Any, Any]:
             self._forward_rule.runs, before = True, self._forward_rule.runs
             try:
-                returned = fwd(*whole(*given))
+                returned = fwd(*with_fixed(*arguments))
             finally:
                 self._forward_rule.runs = before
             return _pair(returned, f"the forward rule of {self._name}", "(output, residuals)")
@@ -307,10 +313,13 @@ class custom_vjp(_WithRule[P, R_co]):
         # Forward rules like to call the function itself; that call must not start them again.
         if not self._forward_rule.runs and any(_is_differentiated(value) for value in operands.values):
             result, residuals = operands.run(forward, {})
-            known = [residuals]
+            kept_residuals = [residuals]
         else:
-            result, known = operands.run(lambda *given: self._function(*whole(*given)), {}), []
-        rule = _CotangentRule(self._name, operands, forward, bwd, fixed, known, flatten(result)[1])
+            result, kept_residuals = (
+                operands.run(lambda *arguments: self._function(*with_fixed(*arguments)), {}),
+                [],
+            )
+        rule = _CotangentRule(self._name, operands, forward, bwd, fixed, kept_residuals, flatten(result)[1])
         return attached(result, operands, captured_by(result, operands, self._name), rule)
 
 
@@ -341,13 +350,13 @@ class _TangentRule(ForwardRule):
         with self.operands.snapshot.restored(), in_rule():  # rules like to call the function itself
             returned = self._rule(*self._fixed, primals, self.operands.tangents(tangents[:count]))
         here.site = node.site
-        what = f"the tangent that the rule of {self.name} returned"
+        description = f"the tangent that the rule of {self.name} returned"
         _, tangent = _pair(returned, f"the rule of {self.name}", "(output, tangent)")
-        whole = unflatten(self._spec, node.outs)
-        outs, _ = flatten_with_none(whole)
+        outputs = unflatten(self._spec, node.outs)
+        outs, _ = flatten_with_none(outputs)
         return [
-            rule_result(part, out, what, "the output") if is_inexact(out.dtype) else None
-            for part, out in zip(matched(tangent, whole, what, "the output"), outs, strict=True)
+            rule_result(part, out, description, "the output") if is_inexact(out.dtype) else None
+            for part, out in zip(matched(tangent, outputs, description, "the output"), outs, strict=True)
             if out is not None
         ]
 
@@ -370,23 +379,23 @@ class _CotangentRule(ReverseRule):
         self._residuals = residuals
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Value | None], is_needed: Sequence[bool]
     ) -> Sequence[Value | None]:
         """Call the user's forward function for its residuals, then the backward function on the cotangents of the outputs."""
-        self.refuse_captured(node, wanted)
+        self.refuse_captured(node, is_needed)
         operands = self.operands
         count = len(operands.values)
         values = visible_inputs(node)[:count]
         # What the call left is good for the call itself. What is made now is not kept: another derivative
         # may be taken while other tapes record.
-        known = self._residuals if operands.are(values) else []
+        kept_residuals = self._residuals if operands.are(values) else []
         with operands.snapshot.restored(), in_rule():
-            known = known or [self._forward(*operands.filled(values))[1]]
+            kept_residuals = kept_residuals or [self._forward(*operands.filled(values))[1]]
         upstream = [
             Array(zeros_for(out) if cotangent is None else conjugated(cotangent))
             for out, cotangent in zip(node.outs, cotangents, strict=True)
         ]
-        returned = self._bwd(*self._fixed, known[0], unflatten(self._spec, upstream))
+        returned = self._bwd(*self._fixed, kept_residuals[0], unflatten(self._spec, upstream))
         here.site = node.site
         if not isinstance(returned, tuple | list) or len(returned) != len(operands.args):
             raise RuleError(
@@ -395,19 +404,19 @@ class _CotangentRule(ReverseRule):
                 where=node.site,
                 remedy="return a tuple, with None for zero",
             )
-        what = f"a cotangent that the backward rule of {self.name} returned"
+        description = f"a cotangent that the backward rule of {self.name} returned"
         returned = dense_for(returned, operands.args)
         parts = [
             leaf
             for entry, arg in zip(returned, operands.args, strict=True)
-            for leaf in matched(entry, arg, what, "its argument")
+            for leaf in matched(entry, arg, description, "its argument")
         ]
         fitting = [
-            rule_result(part, value, what, "its argument") if flag else None
-            for part, value, flag in zip(operands.select(parts), values, wanted[:count], strict=True)
+            rule_result(part, value, description, "its argument") if flag else None
+            for part, value, flag in zip(operands.select(parts), values, is_needed[:count], strict=True)
         ]
         pulled = [None if part is None else conjugated(part) for part in fitting]
-        return [*pulled, *[None] * (len(wanted) - count)]
+        return [*pulled, *[None] * (len(is_needed) - count)]
 
 
 def _is_differentiated(value: Value) -> bool:
@@ -415,10 +424,10 @@ def _is_differentiated(value: Value) -> bool:
     return any(tag.recording and not isinstance(tag, Trace) for tag in value.tags)
 
 
-def _pair(returned: Any, what: str, parts: str) -> tuple[Any, Any]:
+def _pair(returned: Any, rule_name: str, parts: str) -> tuple[Any, Any]:
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         raise RuleError(
-            f"{what} returned {kind_of(returned)}, not a pair {parts}",
+            f"{rule_name} returned {kind_of(returned)}, not a pair {parts}",
             where=here.site,
             remedy=f"return {parts}",
         )

@@ -81,7 +81,7 @@ class Loaded:
                 _Parameter(v.dtype, v.shape, v.aval.weak) for v in self._graph.inputs[: len(header["places"])]
             ]
         )
-        self._hidden = [arrays[place] for place in header["hidden"]]
+        self._hidden = [arrays[position] for position in header["hidden"]]
         self._arguments = decoder.value(header["arguments"])
         self._results = decoder.value(header["results"])
         self._places: list[str] = header["places"]
@@ -89,16 +89,14 @@ class Loaded:
         self._leaves, self._spec = flatten_arguments(self._arguments)
         self._result_spec = flatten_arguments(self._results)[1]
         dynamic = [leaf for leaf in self._leaves if _is_slot(leaf)]
-        wanted = len(self._types) + len(self._hidden)
+        input_count = len(self._types) + len(self._hidden)
         if not len(dynamic) == len(self._places) == len(self._types) or (
-            self._graph is not None and len(self._graph.inputs) != wanted
+            self._graph is not None and len(self._graph.inputs) != input_count
         ):
             raise Unreadable("its arguments are not those of its graph")
 
     def __repr__(self) -> str:
-        listed = ", ".join(
-            f"{place}: {type_}" for place, type_ in zip(self._places, self._types, strict=True)
-        )
+        listed = ", ".join(f"{path}: {type_}" for path, type_ in zip(self._places, self._types, strict=True))
         return f"<gradtape function {self.__name__}({listed}) from a file>"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -107,9 +105,9 @@ class Loaded:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = CallArguments(args, kwargs)
-        given, point = self._checked(call)
+        inputs, point = self._checked(call)
         graph, program = self._at(point)
-        if any(is_recorded(leaf) for leaf in given):
+        if any(is_recorded(leaf) for leaf in inputs):
             if graph.guards:
                 raise ArgumentError(
                     f"{self.__name__} branches on values, so a tape cannot record it",
@@ -118,12 +116,12 @@ class Loaded:
                 )
             operands = [
                 leaf.value if isinstance(leaf, Handle) else as_value(leaf, "an argument")
-                for leaf in [*given, *self._hidden]
+                for leaf in [*inputs, *self._hidden]
             ]
             values, _ = recorded(graph, operands)
             return self._nested([Array(fresh_value(value)) for value in values])
         try:
-            results = program.run([*map(as_input, given), *self._hidden])
+            results = program.run([*map(as_input, inputs), *self._hidden])
         except GuardMiss:
             raise ArgumentError(
                 f"{self.__name__} was exported for values that take other branches than these",
@@ -134,11 +132,11 @@ class Loaded:
 
     def _at(self, point: Point) -> tuple[Graph, Program]:
         """Return the graph and the program for lengths."""
-        found = self._programs.get(point)
-        if found is None:
+        graph_and_program = self._programs.get(point)
+        if graph_and_program is None:
             graph = self._graph_at(point) if self._graph is None else self._graph
-            found = self._programs[point] = graph, program_for(graph)
-        return found
+            graph_and_program = self._programs[point] = graph, program_for(graph)
+        return graph_and_program
 
     def _graph_at(self, point: Point) -> Graph:
         lengths = ", ".join([f"{dim.name} = {n}" for dim, n in zip(self._dims, point, strict=True)])
@@ -152,7 +150,7 @@ class Loaded:
             )
         data = at_lengths(cell.graph, tuple([point[k] for k in cell.free]))
         try:
-            return Decoder([self._arrays[place] for place in cell.places]).graph(data)
+            return Decoder([self._arrays[position] for position in cell.places]).graph(data)
         except Unreadable as error:
             raise ArgumentError(
                 f"{self.__name__} cannot be made for {lengths}: {error}",
@@ -172,14 +170,14 @@ class Loaded:
                 remedy="pass the same containers",
             )
         refuse_other_order(self.__name__, call, self._made_for)
-        given: list[Any] = []
+        inputs: list[Any] = []
         lengths: dict[str, int] = {}
-        for leaf, wanted in zip(call.leaves, self._leaves, strict=True):
-            if not _is_slot(wanted):
-                if leaf != wanted:
-                    raise _unfit(self.__name__, "a static argument", repr(leaf), repr(wanted))
+        for leaf, expected in zip(call.leaves, self._leaves, strict=True):
+            if not _is_slot(expected):
+                if leaf != expected:
+                    raise _unfit(self.__name__, "a static argument", repr(leaf), repr(expected))
                 continue
-            number = len(given)
+            number = len(inputs)
             wanted_type = self._types[number]
             array = leaf.value if isinstance(leaf, Handle) else as_input(leaf) if is_dynamic(leaf) else None
             fits = (
@@ -189,9 +187,11 @@ class Loaded:
             )
             if not fits or (is_weak(leaf) != wanted_type.weak and wanted_type.weak):
                 shown = type(leaf).__name__ if array is None else f"{array.dtype.name}{list(array.shape)}"
-                known = {name: length for name, length in lengths.items() if name in wanted_type.shape}
-                raise _unfit(self.__name__, self._places[number], shown, wanted_type.text(known))
-            given.append(leaf)
+                known_lengths = {
+                    name: length for name, length in lengths.items() if name in wanted_type.shape
+                }
+                raise _unfit(self.__name__, self._places[number], shown, wanted_type.text(known_lengths))
+            inputs.append(leaf)
         point = tuple([lengths[dim.name] for dim in self._dims])
         for dim, length in zip(self._dims, point, strict=True):
             if length < dim.min or (dim.max is not None and length > dim.max):
@@ -200,7 +200,7 @@ class Loaded:
                     where=user_site(),
                     remedy="pass arrays of such a length, or export the function with other bounds",
                 )
-        return given, point
+        return inputs, point
 
 
 @value_record
@@ -219,16 +219,18 @@ class _Parameter:
     def text(self, lengths: dict[str, int]) -> str:
         """Return what errors say about it."""
         listed = ", ".join(map(str, self.shape))
-        known = " and ".join([f"{name} = {length}" for name, length in lengths.items()])
-        return f"{self.dtype.name}[{listed}]" + f" with {known}" * bool(known)
+        lengths_text = " and ".join([f"{name} = {length}" for name, length in lengths.items()])
+        return f"{self.dtype.name}[{listed}]" + f" with {lengths_text}" * bool(lengths_text)
 
     def meets(self, shape: tuple[int, ...], lengths: dict[str, int]) -> bool:
         """Return whether an array has such extents; enter the lengths that are met for the first time."""
         if len(shape) != len(self.shape):
             return False
         return all(
-            extent == wanted if isinstance(wanted, int) else lengths.setdefault(wanted, extent) == extent
-            for extent, wanted in zip(shape, self.shape, strict=True)
+            extent == expected
+            if isinstance(expected, int)
+            else lengths.setdefault(expected, extent) == extent
+            for extent, expected in zip(shape, self.shape, strict=True)
         )
 
 
@@ -249,9 +251,9 @@ class _StoredCell:
         return self.cell.holds(point)
 
 
-def _unfit(name: str, place: str, given: str, wanted: str) -> ArgumentError:
+def _unfit(name: str, path: str, shown: str, expected: str) -> ArgumentError:
     return ArgumentError(
-        f"{name}: {place} is {given}, and the function was exported for {wanted}",
+        f"{name}: {path} is {shown}, and the function was exported for {expected}",
         where=user_site(),
         remedy="pass such an argument, or export the function for this one",
     )
@@ -389,8 +391,8 @@ def pickled_program(function: Traceable, args: tuple[Any, ...]) -> tuple[Any, ..
     args : tuple
         Its arguments, nests with values in place of arrays: their types alone count.
     """
-    given = tree_map(lambda value: Spec(value.shape, value.dtype), args)
-    return pickled_trace(trace_call(function, given, {}))
+    specs = tree_map(lambda value: Spec(value.shape, value.dtype), args)
+    return pickled_trace(trace_call(function, specs, {}))
 
 
 def pickled_trace(traced: TracedCall) -> tuple[Any, ...]:
@@ -422,5 +424,5 @@ def _arrays(forms: Sequence[Any], content: bytes, at: int) -> list[NDArray]:
     return arrays
 
 
-def _refusal(name: str, what: str, remedy: str) -> ArgumentError:
-    return ArgumentError(f"load: {name} {what}", where=user_site(), remedy=remedy)
+def _refusal(name: str, problem: str, remedy: str) -> ArgumentError:
+    return ArgumentError(f"load: {name} {problem}", where=user_site(), remedy=remedy)

@@ -196,8 +196,8 @@ class Partition(Generic[T]):
         if len(ranges) == len(self.dims):
             self._finish(ranges, 0)
             return
-        for found in self._runs(ranges):
-            self._divide((*ranges, found))
+        for extent_range in self._runs(ranges):
+            self._divide((*ranges, extent_range))
 
     def _finish(self, ranges: tuple[Range, ...], peeled: int) -> None:
         """Enter a box. Where no formula fits, it is divided at a number in the code, or tried without the shortest length."""
@@ -219,10 +219,10 @@ class Partition(Generic[T]):
 
     def _check_questions(self, cell: Cell) -> None:
         """Raise an error where Python asked something of the lengths that may have another answer for some lengths of a box."""
-        found = [sample.questions for sample in cell.samples if sample.questions is not None]
-        if len(found) < len(cell.samples):
+        questions = [sample.questions for sample in cell.samples if sample.questions is not None]
+        if len(questions) < len(cell.samples):
             return
-        question = unproved([cell.ranges[k] for k in cell.free], cell.free_points(), found)
+        question = unproved([cell.ranges[k] for k in cell.free], cell.free_points(), questions)
         if question is not None:
             raise self._unproved(question)
 
@@ -230,22 +230,25 @@ class Partition(Generic[T]):
         """Raise an error at the line where Python had another answer in a sample, if there is one."""
         first, *others = [sample.questions for sample in samples if sample.questions is not None]
         for other in others:
-            for one, two in zip(first.asked, other.asked, strict=False):
-                if one.form() != two.form():
-                    raise self._unproved(one)
+            for question, other_question in zip(first.asked, other.asked, strict=False):
+                if question.form() != other_question.form():
+                    raise self._unproved(question)
 
-    def check_numbers(self, found: Sequence[Questions]) -> None:
+    def check_numbers(self, questions_of_samples: Sequence[Questions]) -> None:
         """Raise an error where Python needed a number that differs between long lengths."""
-        for asked in zip(*[one.asked for one in (found[0], found[-1])], strict=False):
-            first, last = asked
+        for pair in zip(
+            *[questions.asked for questions in (questions_of_samples[0], questions_of_samples[-1])],
+            strict=False,
+        ):
+            first, last = pair
             if first.form() != last.form():
                 return
             if first.relation == "number" and first.answer != last.answer:
                 raise self._unproved(first)
 
-    def _not_for_all(self, what: str, where: Any, why: str, remedy: str) -> ArgumentError:
+    def _not_for_all(self, problem_text: str, where: Any, why: str, remedy: str) -> ArgumentError:
         names = ", ".join([dim.name for dim in self.dims])
-        problem = f"export: {self.name} cannot be exported for all lengths {names}: {what}"
+        problem = f"export: {self.name} cannot be exported for all lengths {names}: {problem_text}"
         return ArgumentError(problem, where=where, why=why, remedy=remedy)
 
     def _unproved(self, question: Question) -> ArgumentError:
@@ -265,14 +268,14 @@ class Partition(Generic[T]):
 
             def fits(start: int, k: int = k, high: int | None = high) -> bool:
                 """Return whether formulas fit from a length on, which is among the samples."""
-                known = {point: sample for point, sample in samples.items() if point[k] >= start}
-                point = next(iter(known or samples))
-                steps = (0, 1, 2, 3, 5) if len(known) < SPARSE else (0,)
-                more = [(*point[:k], start + step, *point[k + 1 :]) for step in steps]
-                known |= {p: self._sample(p) for p in more if high is None or p[k] <= high}
+                fitting = {point: sample for point, sample in samples.items() if point[k] >= start}
+                point = next(iter(fitting or samples))
+                steps = (0, 1, 2, 3, 5) if len(fitting) < SPARSE else (0,)
+                probes = [(*point[:k], start + step, *point[k + 1 :]) for step in steps]
+                fitting |= {p: self._sample(p) for p in probes if high is None or p[k] <= high}
                 ranges = (*cell.ranges[:k], (start, high), *cell.ranges[k + 1 :])
-                alike = len({sample.form for sample in known.values()}) == 1
-                return alike and self._fit(Cell(ranges, list(known), list(known.values()))) is not None
+                alike = len({sample.form for sample in fitting.values()}) == 1
+                return alike and self._fit(Cell(ranges, list(fitting), list(fitting.values()))) is not None
 
             starts = sorted({point[k] for point in samples} - {low})
             first = bisect.bisect_left(starts, True, key=fits)
@@ -293,10 +296,10 @@ class Partition(Generic[T]):
 
         near = [base[k] + step for step in (0, 1, 2, 3, 7, 15)]
         far = self._doublings(k)
-        wanted = {*range(dim.min, dim.min + SHORT), *range(SHORT), *near, *far}
+        lengths = {*range(dim.min, dim.min + SHORT), *range(SHORT), *near, *far}
         if dim.max is not None and dim.max <= LARGEST:
-            wanted.add(dim.max)
-        tried = self._with_turns(k, wanted, lambda length: self._sample((*before, length, *base[k + 1 :])))
+            lengths.add(dim.max)
+        tried = self._with_turns(k, lengths, lambda length: self._sample((*before, length, *base[k + 1 :])))
         runs = [[tried[0], tried[0]]]
         for start, length in itertools.pairwise(tried):
             current = start
@@ -341,19 +344,19 @@ class Partition(Generic[T]):
 
         What NumPy makes while the function is traced (``np.eye(len(x))``) counts too.
         """
-        dim, length, found = self.dims[k], 2 * self.base[k], list[int]()
+        dim, length, lengths = self.dims[k], 2 * self.base[k], list[int]()
         while self._elements(k, length) <= FURTHEST and (dim.max is None or length <= dim.max):
-            found.append(length)
+            lengths.append(length)
             length = 2 * length + (1 - length % 2)
-        return found
+        return lengths
 
     def _elements(self, k: int, length: int) -> int:
         """Return the size of the largest array in memory, roughly, where one length is this and the others are long."""
         base = self.base
-        made = self._sample(base).made
-        power = math.ceil(math.log(max(made, 1), max(base[k], 2)) - 0.5)
-        given = _elements(self._shapes, self.dims, (*base[:k], length, *base[k + 1 :]))
-        return max(given, int(made * (length / max(base[k], 1)) ** power) // 2)
+        largest_constant = self._sample(base).made
+        power = math.ceil(math.log(max(largest_constant, 1), max(base[k], 2)) - 0.5)
+        largest_argument = _elements(self._shapes, self.dims, (*base[:k], length, *base[k + 1 :]))
+        return max(largest_argument, int(largest_constant * (length / max(base[k], 1)) ** power) // 2)
 
     def _cell(self, ranges: tuple[Range, ...]) -> Cell:
         """Return a box with its samples: each length short while the others are long, and all long.
@@ -404,9 +407,9 @@ class Partition(Generic[T]):
     def _named(self, point: Point) -> str:
         return ", ".join([f"{dim.name} = {length}" for dim, length in zip(self.dims, point, strict=True)])
 
-    def _refusal(self, what: str) -> ArgumentError:
+    def _refusal(self, message: str) -> ArgumentError:
         return self._not_for_all(
-            what,
+            message,
             where=user_site(),
             why="a Python loop over elements, medians, functions of arrays that NumPy makes of a length (np.hanning(len(x))), and "
             "branches on lengths make another program",
@@ -455,10 +458,10 @@ def _elements(shapes: Sequence[Any], dims: Sequence[Dim], point: Point) -> int:
 
 def _last_alike(low: int, high: int, form: Callable[[int], Hashable]) -> int:
     """Return the last length from `low` on that has its form, where `high` has another one."""
-    wanted = form(low)
+    low_form = form(low)
     while high - low > 1:
         middle = (low + high) // 2
-        if form(middle) == wanted:
+        if form(middle) == low_form:
             low = middle
         else:
             high = middle
@@ -467,8 +470,8 @@ def _last_alike(low: int, high: int, form: Callable[[int], Hashable]) -> int:
 
 def _pool(low: int, high: int | None, base: int) -> list[int]:
     """Return lengths of a range to try: short ones and long ones."""
-    wanted = [*range(low, low + 5), low + 7, low + 11, *range(base, base + 8), base + 17]
-    return sorted({length for length in wanted if length >= low and (high is None or length <= high)})
+    candidates = [*range(low, low + 5), low + 7, low + 11, *range(base, base + 8), base + 17]
+    return sorted({length for length in candidates if length >= low and (high is None or length <= high)})
 
 
 def attempted(trace: Callable[[], Sample]) -> Sample:

@@ -104,8 +104,8 @@ def run_checked(
     except KeyboardInterrupt:
         checked.skipped.append("interrupted: some derivatives were not checked")
         status = status or INTERRUPTED
-    found = checked.findings()
-    if not (found or checked.functions):
+    findings = checked.findings()
+    if not (findings or checked.functions):
         if not status:
             print(NOTHING.format(target=target), file=sys.stderr)
         return status or FOUND
@@ -113,24 +113,24 @@ def run_checked(
         text = json.dumps(
             {
                 "seconds": checked.seconds,
-                "findings": [asdict(each) for each in found],
+                "findings": [asdict(each) for each in findings],
                 "skipped": checked.skipped,
             },
             indent=2,
         )
     else:
-        text = page(Path(target).name, found, checked.seconds, checked.skipped)
+        text = page(Path(target).name, findings, checked.seconds, checked.skipped)
     if output is None:
         print_text(text)
     else:
         Path(output).write_text(text + "\n", encoding="utf-8")
-    return status or (FOUND if found else 0)
+    return status or (FOUND if findings else 0)
 
 
-def page(title: str, found: Sequence[Finding], seconds: float, skipped: Sequence[str]) -> str:
+def page(title: str, findings: Sequence[Finding], seconds: float, skipped: Sequence[str]) -> str:
     """Return findings as text: what may be wrong, then what takes time, the most expensive first."""
-    lines = [f"check of {title}: {counted(len(found), 'finding')} in {duration(seconds)}"]
-    groups = {kind: [each for each in found if each.kind == kind] for kind in KINDS}
+    lines = [f"check of {title}: {counted(len(findings), 'finding')} in {duration(seconds)}"]
+    groups = {kind: [each for each in findings if each.kind == kind] for kind in KINDS}
     costs = {kind: sum(each.seconds or 0.0 for each in group) for kind, group in groups.items()}
     for kind, group in sorted(groups.items(), key=lambda item: (costs[item[0]] > 0, -costs[item[0]])):
         if not group:
@@ -145,10 +145,10 @@ def page(title: str, found: Sequence[Finding], seconds: float, skipped: Sequence
 
 
 def _entry(finding: Finding) -> Iterator[str]:
-    place = f"{os.path.basename(finding.filename)}:{finding.line}" if finding.line else finding.function
+    location = f"{os.path.basename(finding.filename)}:{finding.line}" if finding.line else finding.function
     code = code_line(finding.filename, finding.line) if finding.line else ""
     cost = f"  [{duration(finding.seconds)}]" if finding.seconds is not None else ""
-    yield f"  {place}{cost}{'  ' if code else ''}{code}"
+    yield f"  {location}{cost}{'  ' if code else ''}{code}"
     inside = f" (in {finding.function})" if finding.function and finding.line and not finding.seconds else ""
     often = f", {finding.count} times" if finding.count > 1 else ""
     yield f"      {finding.what}{often}{inside}"
@@ -170,10 +170,10 @@ class _Watch(Watch):
         if not any(frame.kind == "trace" for frame in self._stack.frames):
             point = copied_point(function, args, kwargs)
             if point is not None:
-                known = self.points.setdefault(function.site, [])
-                known[1:] = [point] if known else []
-                if not known:
-                    known.append(point)
+                points = self.points.setdefault(function.site, [])
+                points[1:] = [point] if points else []
+                if not points:
+                    points.append(point)
         return super().call(function, args, kwargs)
 
 
@@ -201,10 +201,12 @@ class CheckedRun(WatchedRun):
         """Take note of the warnings that are shown in the block."""
         show: Any = warnings.showwarning
 
-        def note(message: Any, category: Any, filename: str, line: int, *rest: Any, **options: Any) -> None:
+        def note(
+            message: Any, category: Any, filename: str, line: int, *arguments: Any, **options: Any
+        ) -> None:
             if isinstance(message, GradtapeWarning):
                 self._told.append((message, (filename, line)))
-            show(message, category, filename, line, *rest, **options)
+            show(message, category, filename, line, *arguments, **options)
 
         noting: Any = note
         warnings.showwarning = noting
@@ -248,12 +250,14 @@ class CheckedRun(WatchedRun):
             *self._callbacks(),
         ):
             key = (each.kind, each.filename, each.line, each.what)
-            known = merged.get(key)
-            if known is not None and each.seconds is not None:
+            merged_finding = merged.get(key)
+            if merged_finding is not None and each.seconds is not None:
                 each = replace(
-                    known, seconds=(known.seconds or 0.0) + each.seconds, count=known.count + each.count
+                    merged_finding,
+                    seconds=(merged_finding.seconds or 0.0) + each.seconds,
+                    count=merged_finding.count + each.count,
                 )
-            merged[key] = known if known is not None and each.seconds is None else each
+            merged[key] = merged_finding if merged_finding is not None and each.seconds is None else each
         order = list(KINDS)
         return sorted(
             merged.values(),
@@ -277,14 +281,14 @@ class CheckedRun(WatchedRun):
 
     def _of_warnings(self) -> Iterator[Finding]:
         """Yield what was warned of, but for what the other findings tell with its cost."""
-        for told, shown_at in self._told:
-            if isinstance(told, CompileWarning | TraceLimitWarning):
+        for warning, shown_at in self._told:
+            if isinstance(warning, CompileWarning | TraceLimitWarning):
                 continue
-            kind = "effect" if isinstance(told, SideEffectWarning) else "warning"
-            kind = "derivative" if type(told) is GradtapeWarning and "gradient" in told.what else kind
-            filename, line = place_of(told.where)
-            place = (filename, line) if line else shown_at
-            yield Finding(kind, told.what, told.why, told.remedy, *place)
+            kind = "effect" if isinstance(warning, SideEffectWarning) else "warning"
+            kind = "derivative" if type(warning) is GradtapeWarning and "gradient" in warning.what else kind
+            filename, line = place_of(warning.where)
+            location = (filename, line) if line else shown_at
+            yield Finding(kind, warning.what, warning.why, warning.remedy, *location)
 
     def _uncompiled(self) -> Iterator[Finding]:
         """Yield programs and lines that the interpreter ran, and ops of compiled programs that NumPy computes."""
@@ -351,16 +355,18 @@ class CheckedRun(WatchedRun):
             for program, measured in programs:
                 for node in every_node(program.graph):
                     if isinstance(node.op, Callback):
-                        own = node.op.is_local
-                        what = (
-                            "a function of Python" if own else f"{node.op.name}, a routine of NumPy or SciPy,"
+                        is_local = node.op.is_local
+                        description = (
+                            "a function of Python"
+                            if is_local
+                            else f"{node.op.name}, a routine of NumPy or SciPy,"
                         )
                         yield replace(
                             _timed(
                                 "callback",
-                                f"{what} is called back from machine code",
+                                f"{description} is called back from machine code",
                                 "write it with NumPy's functions, which are compiled"
-                                if own
+                                if is_local
                                 else "nothing, if its own time is long: a call from machine code takes some 10 us",
                                 node.site,
                                 function,
@@ -371,22 +377,22 @@ class CheckedRun(WatchedRun):
 
 
 def _timed(
-    kind: str, what: str, remedy: str, site: Any, function: FunctionFigures, seconds: float
+    kind: str, description: str, remedy: str, site: Any, function: FunctionFigures, seconds: float
 ) -> Finding:
     """Return a finding of a function, at a site or at its definition."""
     filename, line = place_of(site)
-    place: Place = (filename, line) if line else (function.filename, function.line)
-    return Finding(kind, what, "", remedy, *place, function=function.name, seconds=seconds)
+    location: Place = (filename, line) if line else (function.filename, function.line)
+    return Finding(kind, description, "", remedy, *location, function=function.name, seconds=seconds)
 
 
-def _interpreted(function: FunctionFigures, what: str, remedy: str) -> Iterator[Finding]:
+def _interpreted(function: FunctionFigures, description: str, remedy: str) -> Iterator[Finding]:
     """Yield the lines that the interpreter ran."""
     for kernel in function.kernels:
         for nest in kernel.nests if kernel.origin == INTERPRETER else ():
             for line in nest.lines:
                 yield Finding(
                     "compile",
-                    what,
+                    description,
                     f"it runs {', '.join(line.ops)}",
                     remedy,
                     line.filename or function.filename,

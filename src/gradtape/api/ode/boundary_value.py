@@ -44,15 +44,15 @@ class BoundaryValueCall:
     """
 
     def __init__(self, call: SolverCall) -> None:
-        self.call, given = call, call.given
-        if given["S"] is not None:
+        self.call, arguments = call, call.given
+        if arguments["S"] is not None:
             raise refused(
                 "scipy.integrate.solve_bvp with S",
                 "the equations are singular at the first node",
                 "begin the interval a little later, with the series of the solution as boundary conditions",
             )
-        self.nodes, self.guess = _floats(given["x"]), _floats(given["y"])
-        self.parameters = np.zeros(0) if given["p"] is None else _floats(given["p"])
+        self.nodes, self.guess = _floats(arguments["x"]), _floats(arguments["y"])
+        self.parameters = np.zeros(0) if arguments["p"] is None else _floats(arguments["p"])
         m, n = np.size(self.nodes), np.shape(self.guess)[0] if np.ndim(self.guess) else 0
         if np.ndim(self.nodes) != 1 or np.shape(self.guess) != (n, m) or m < 2:
             raise ShapeError(
@@ -67,29 +67,29 @@ class BoundaryValueCall:
                 remedy="pass an array of one axis",
             )
         self.size, self.count = n, np.size(self.parameters)
-        self.has_parameters = given["p"] is not None
+        self.has_parameters = arguments["p"] is not None
 
     def fun(self, x: Any, y: Any, p: Any) -> Any:
         """Return the derivative, (n,), of a state."""
-        given = (np.reshape(x, 1), np.reshape(y, (-1, 1)), *self._passed(p))
-        return self._checked("fun", array_of(called(self.call.given["fun"], given)), self.size)
+        arguments = (np.reshape(x, 1), np.reshape(y, (-1, 1)), *self._passed(p))
+        return self._checked("fun", array_of(called(self.call.given["fun"], arguments)), self.size)
 
     def bc(self, first: Any, last: Any, p: Any) -> Any:
         """Return what is zero where the boundary conditions hold, (n + k,)."""
-        given = (first, last, *self._passed(p))
-        return self._checked("bc", array_of(called(self.call.given["bc"], given)), self.size + self.count)
+        arguments = (first, last, *self._passed(p))
+        return self._checked("bc", array_of(called(self.call.given["bc"], arguments)), self.size + self.count)
 
     def _passed(self, p: Any) -> tuple[Any, ...]:
         return (p,) if self.has_parameters else ()
 
-    def _checked(self, name: str, found: Any, size: int) -> Any:
-        if np.size(found) != size:
+    def _checked(self, name: str, returned: Any, size: int) -> Any:
+        if np.size(returned) != size:
             raise ShapeError(
-                f"scipy.integrate.solve_bvp: {name} returns an array of shape {np.shape(found)}, where {size} numbers are expected",
+                f"scipy.integrate.solve_bvp: {name} returns an array of shape {np.shape(returned)}, where {size} numbers are expected",
                 where=user_site(),
                 remedy="fun returns an array like y; bc one number for each equation and each unknown parameter",
             )
-        return np.reshape(found, size) * 1.0
+        return np.reshape(returned, size) * 1.0
 
     def numbers(self) -> dict[str, Any]:
         """Return SciPy's solution at the nodes, as constants."""
@@ -117,10 +117,12 @@ class BoundaryValueCall:
                 return np.asarray(ends(packed(0.0, first, last, p)), float)
 
             options = self.call.options("tol", "max_nodes", "verbose", "bc_tol")
-            found = plain(fun, bc, x, y, p if self.has_parameters else None, **options)
-            whole = np.concatenate([found.sol(x).T.reshape(-1), [] if found.p is None else found.p])
-            made = {"unknowns": whole, "success": found.success, "status": found.status}
-            return made | {"niter": found.niter, "message": found.message}
+            solution = plain(fun, bc, x, y, p if self.has_parameters else None, **options)
+            unknowns = np.concatenate(
+                [solution.sol(x).T.reshape(-1), [] if solution.p is None else solution.p]
+            )
+            fields = {"unknowns": unknowns, "success": solution.success, "status": solution.status}
+            return fields | {"niter": solution.niter, "message": solution.message}
 
         like = {
             "unknowns": np.zeros(n * m + self.count),
@@ -138,8 +140,8 @@ class BoundaryValueCall:
             problem = Problem(
                 lambda x, y: self.fun(x, y, p), start, end, state, tolerance, tolerance, np.inf, None
             )
-            found, _ = solution_at(problem, ExplicitMethod("RK45"), np.reshape(end, 1))
-            return found[0]
+            states, _ = solution_at(problem, ExplicitMethod("RK45"), np.reshape(end, 1))
+            return states[0]
 
         return vmap(one)(start, end, states)
 
@@ -160,11 +162,11 @@ class BoundaryValueCall:
 
         def sol(x: Any) -> Any:
             """Return the solution at positions in any order, of shape (n,) or (n, q)."""
-            places = np.reshape(_floats(x), -1)
-            before = np.searchsorted(stop_gradient(nodes), stop_gradient(places), side="right") - 1
+            positions = np.reshape(_floats(x), -1)
+            before = np.searchsorted(stop_gradient(nodes), stop_gradient(positions), side="right") - 1
             before = np.clip(before, 0, last)
-            found = self.flow(np.take(nodes, before), places, np.take(states, before, axis=0), p).T
-            return found if np.ndim(x) else found[:, 0]
+            states_there = self.flow(np.take(nodes, before), positions, np.take(states, before, axis=0), p).T
+            return states_there if np.ndim(x) else states_there[:, 0]
 
         return sol
 
@@ -180,12 +182,12 @@ def _floats(numbers: Any) -> Any:
 def solve_bvp(call: SolverCall) -> Any:
     """Follow `scipy.integrate.solve_bvp`."""
     problem = BoundaryValueCall(call)
-    found = problem.numbers()
-    unknowns = attach_derivative(problem.residual, found.pop("unknowns"))
+    fields = problem.numbers()
+    unknowns = attach_derivative(problem.residual, fields.pop("unknowns"))
     states, p = problem.split(unknowns)
     mesh, values = problem.nodes, states.T
     return result_of(
-        found,
+        fields,
         sol=problem.solution(states, p),
         p=p if problem.has_parameters else None,
         x=EndsOnly(np.stack([mesh[0], mesh[-1]]), "x", NODES),

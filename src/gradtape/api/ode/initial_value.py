@@ -69,20 +69,20 @@ class InitialValueCall:
     """
 
     def __init__(self, call: SolverCall) -> None:
-        self.call, given = call, call.given
+        self.call, arguments = call, call.given
         self.caller = OWN_CALLER if call.plain is solve_by_own_steps else call.name
-        options = dict(OPTIONS) | given.get("options", {})
+        options = dict(OPTIONS) | arguments.get("options", {})
         mass = options.pop("mass_matrix", None)
-        self.extra = call.extra() if given["args"] is not None else ()
-        self.t0, self.t_bound = (_floats(end) for end in given["t_span"])
-        self.y0 = _state(given["y0"])
+        self.extra = call.extra() if arguments["args"] is not None else ()
+        self.t0, self.t_bound = (_floats(end) for end in arguments["t_span"])
+        self.y0 = _state(arguments["y0"])
         if np.ndim(self.y0) != 1:
             raise ShapeError(
                 f"{self.caller}: y0 has shape {np.shape(self.y0)}",
                 where=user_site(),
                 remedy="pass an array of one axis, and reshape it in the function",
             )
-        self.name = method_of(given["method"], self.caller)
+        self.name = method_of(arguments["method"], self.caller)
         if mass is not None:
             self._check_mass(call)
         self.mass = mass_matrix(mass, len(self.y0))
@@ -91,14 +91,14 @@ class InitialValueCall:
         for name in ("rtol", "atol", "max_step", "first_step"):
             if options[name] is not None:
                 options[name] = stop_gradient(options[name])
-        known = (*OPTIONS, *(STIFF_OPTIONS if METHODS[self.name] in IMPLICIT else ()))
-        without_effect = sorted(options.keys() - set(known))
+        allowed = (*OPTIONS, *(STIFF_OPTIONS if METHODS[self.name] in IMPLICIT else ()))
+        without_effect = sorted(options.keys() - set(allowed))
         if without_effect:
             warn(
                 GradtapeWarning,
                 f"{self.caller}: {', '.join(without_effect)} has no effect with method {self.name}",
                 where=user_site(),
-                remedy=f"choose among {', '.join(known)}",
+                remedy=f"choose among {', '.join(allowed)}",
             )
         if METHODS[self.name] is Radau and np.result_type(self.y0).kind == "c":
             raise DtypeError(
@@ -153,18 +153,18 @@ class InitialValueCall:
         return self._stated
 
     def _problem(self) -> Problem:
-        own = self.options
+        options = self.options
         least = EPS if self.name in OWN else 100 * EPS  # SciPy's own methods are not exact enough
-        rtol = np.maximum(own["rtol"], least)
-        limits = own["max_step"], own["first_step"]
-        sparsity = own.get("jac_sparsity")
+        rtol = np.maximum(options["rtol"], least)
+        limits = options["max_step"], options["first_step"]
+        sparsity = options.get("jac_sparsity")
         return Problem(
             self.fun,
             self.t0,
             self.t_bound,
             self.y0,
             rtol,
-            own["atol"],
+            options["atol"],
             *limits,
             sparsity,
             self.mass,
@@ -218,9 +218,13 @@ class InitialValueCall:
         return times
 
 
-def _state(given: Any) -> Any:
+def _state(initial: Any) -> Any:
     """Return an initial state as an array of float64 or complex128."""
-    state = np.stack([part * 1.0 for part in given]) if isinstance(given, list | tuple) and given else given
+    state = (
+        np.stack([part * 1.0 for part in initial])
+        if isinstance(initial, list | tuple) and initial
+        else initial
+    )
     plain: Any = state if isinstance(state, Handle) else np.asarray(state)
     return plain.astype(np.result_type(plain.dtype, np.float64))
 
@@ -246,15 +250,15 @@ def check_steering(caller: str, options: dict[str, Any], t_span: tuple[Any, Any]
     ShapeError
         For tolerances that are neither numbers nor one for each unknown.
     """
-    known = {
+    numbers = {
         name: np.asarray(option)
         for name, option in options.items()
         if option is not None and not isinstance(option, Handle)
     }
     for name in ("rtol", "atol"):
-        if name in known and known[name].shape not in ((), (n,)):
+        if name in numbers and numbers[name].shape not in ((), (n,)):
             raise ShapeError(
-                f"{caller}: {name} has shape {known[name].shape}, and there are {n} unknowns",
+                f"{caller}: {name} has shape {numbers[name].shape}, and there are {n} unknowns",
                 where=user_site(),
                 remedy="pass a number, or one for each unknown",
             )
@@ -264,11 +268,11 @@ def check_steering(caller: str, options: dict[str, Any], t_span: tuple[Any, Any]
         ("max_step", np.greater, "pass a positive size, also for integration backwards in time"),
         ("first_step", np.greater, "pass a positive size, also for integration backwards in time"),
     ):
-        if name in known and not np.all(valid(known[name], 0)):
+        if name in numbers and not np.all(valid(numbers[name], 0)):
             raise ArgumentError(f"{caller}: {name} is {options[name]!r}", where=user_site(), remedy=remedy)
-    if "first_step" in known and not any(isinstance(end, Handle) for end in t_span):
+    if "first_step" in numbers and not any(isinstance(end, Handle) for end in t_span):
         length = abs(t_span[1] - t_span[0])
-        if known["first_step"] > length:
+        if numbers["first_step"] > length:
             raise ArgumentError(
                 f"{caller}: first_step is {options['first_step']!r}, and the interval has the length {length:.6g}",
                 where=user_site(),
@@ -376,14 +380,14 @@ class _LostTimeError(Exception):
 
 def _steps(call: SolverCall) -> Any:
     """Return what SciPy returns: it runs with numbers while the tape pauses."""
-    given = {**call.given, **call.given.get("options", {}), "dense_output": False}
-    ends = np.array([known_numbers(stop_gradient(end), "t_span") for end in given["t_span"]], float)
+    arguments = {**call.given, **call.given.get("options", {}), "dense_output": False}
+    ends = np.array([known_numbers(stop_gradient(end), "t_span") for end in arguments["t_span"]], float)
     try:
         if np.isnan(ends).any():
             raise _LostTimeError
-        return _paused_steps(call, given)
+        return _paused_steps(call, arguments)
     except _LostTimeError:
-        events = given["events"]
+        events = arguments["events"]
         count = 0 if events is None else len(as_events(events, ()))
         return result_of(
             {"nfev": 0, "njev": 0, "nlu": 0, "status": -1, "success": False},
@@ -393,31 +397,31 @@ def _steps(call: SolverCall) -> Any:
         )
 
 
-def _paused_steps(call: SolverCall, given: dict[str, Any]) -> Any:
-    given.pop("options", None)
+def _paused_steps(call: SolverCall, arguments: dict[str, Any]) -> Any:
+    arguments.pop("options", None)
     if call.plain is solve_by_own_steps:  # it compiles the caller's functions, and returns numbers itself
-        own = {name: given.pop(name) for name in ("fun", "events")}
+        functions = {name: arguments.pop(name) for name in ("fun", "events")}
 
         def solve(**numbers: Any) -> Any:
-            return solve_by_own_steps(**_reading_numbers(own), **numbers)
+            return solve_by_own_steps(**_reading_numbers(functions), **numbers)
 
-        return paused(call.name, solve, (), given, call.values)
-    fun = given["fun"]
+        return paused(call.name, solve, (), arguments, call.values)
+    fun = arguments["fun"]
 
-    def timed(t: Any, *rest: Any) -> Any:
+    def timed(t: Any, *parameters: Any) -> Any:
         if np.isnan(t):
             raise _LostTimeError
-        return fun(t, *rest)
+        return fun(t, *parameters)
 
-    return paused(call.name, call.plain, (), given | {"fun": timed}, call.values)
+    return paused(call.name, call.plain, (), arguments | {"fun": timed}, call.values)
 
 
 def _reading_numbers(functions: Any) -> Any:
     """Return functions, in containers, that read numbers where they read arrays of a tape."""
     if isinstance(functions, dict):
-        return {name: _reading_numbers(one) for name, one in functions.items()}
+        return {name: _reading_numbers(function) for name, function in functions.items()}
     if isinstance(functions, list | tuple):
-        return [_reading_numbers(one) for one in functions]
+        return [_reading_numbers(function) for function in functions]
     return reading_numbers(functions) if isinstance(functions, FunctionType) else functions
 
 
@@ -430,8 +434,8 @@ def _in_compiled_function(initial: InitialValueCall) -> Any:
     if call.given["events"] is not None:
         solve = functools.partial(call.plain, method=initial.name)
         events = initial.events()
-        found, end = times_on_host(problem, events, solve, call.plain is solve_by_own_steps)
-        _settle(initial, result, found)
+        event_times, end = times_on_host(problem, events, solve, call.plain is solve_by_own_steps)
+        _settle(initial, result, event_times)
         is_before = problem.direction * (end - t_end) < 0
         for event, times, states in zip(events, result.t_events, result.y_events, strict=True):
             if not terminal_count(event):
@@ -461,18 +465,18 @@ def _in_compiled_function(initial: InitialValueCall) -> Any:
     return result
 
 
-def _settle(initial: InitialValueCall, result: Any, found: Any) -> None:
+def _settle(initial: InitialValueCall, result: Any, event_times: Any) -> None:
     """Enter the times of events in a result, with the states there."""
-    counts = [len(times) for times in found]
-    times = np.concatenate([stop_gradient(times) for times in found])
+    counts = [len(times) for times in event_times]
+    times = np.concatenate([stop_gradient(times) for times in event_times])
     has_come = ~np.isnan(times)
     times = np.where(has_come, times, stop_gradient(initial.t0))  # NaN times zero would be NaN in derivatives
     states = initial.solve_unsorted(times).T
     ends = np.cumsum([0, *counts])
     result.t_events, result.y_events = [], []
     for event, first, last in zip(initial.events(), ends, ends[1:], strict=False):
-        own = slice(first, last)
-        t, y = settled_times(initial.problem(), event, times[own], states[own], has_come[own])
+        of_event = slice(first, last)
+        t, y = settled_times(initial.problem(), event, times[of_event], states[of_event], has_come[of_event])
         result.t_events.append(t)
         result.y_events.append(y)
 
@@ -499,9 +503,9 @@ def solve_by_own_steps(
     }
 
     def initial(t_span: Any, y0: Any, extra: Any, steering: Any) -> InitialValueCall:
-        given = {**options, **steering, "args": extra, "vectorized": vectorized}
+        arguments = {**options, **steering, "args": extra, "vectorized": vectorized}
         return InitialValueCall(
-            SolverCall("scipy.integrate.solve_ivp", solve_by_own_steps, (fun, t_span, y0, method), given)
+            SolverCall("scipy.integrate.solve_ivp", solve_by_own_steps, (fun, t_span, y0, method), arguments)
         )
 
     def statement(*arguments: Any) -> Problem:
@@ -512,21 +516,23 @@ def solve_by_own_steps(
     check_steering(OWN_CALLER, steering, numbers[0], len(numbers[1]))  # the trace does not know their numbers
     stated = initial(*numbers)
     make = stated.make
-    state, found = None, np.full(len(numbers[1]), np.nan)
+    state, initial_slope = None, np.full(len(numbers[1]), np.nan)
     with suppress(np.linalg.LinAlgError):  # the equations are singular: the check says so
-        state, found = beginning(statement, make)(*numbers)
+        state, initial_slope = beginning(statement, make)(*numbers)
 
     def slopes(y: Any, *arguments: Any) -> Any:
         now = initial(*arguments)
         return jacobian(lambda y: now.fun(now.t0, y))(y)
 
     if stated.mass is not None:
-        check_beginning(stated.mass, numbers[1], found, lambda y: jit(slopes)(y, *numbers), stated.options)
+        check_beginning(
+            stated.mass, numbers[1], initial_slope, lambda y: jit(slopes)(y, *numbers), stated.options
+        )
     advance = advancing(statement, make)
     return scipy.solve_ivp(
         lambda t, y: y,
         t_span,
-        found,
+        initial_slope,
         method=stepping_solver(),
         t_eval=t_eval,
         dense_output=dense_output,
@@ -537,16 +543,18 @@ def solve_by_own_steps(
     )
 
 
-def _at_steps(initial: InitialValueCall, found: Any) -> tuple[Any, Any, Any]:
+def _at_steps(initial: InitialValueCall, step_times: Any) -> tuple[Any, Any, Any]:
     """Return times, states at them, and whether the integration has come that far, for the steps that SciPy has made.
 
     The times are padded, lest each number of steps is compiled.
     """
-    count = len(found)
+    count = len(step_times)
     room = max(16, 1 << (count - 1).bit_length())
-    is_whole = np.isnan(found[-1]) or found[-1] == known_numbers(stop_gradient(initial.t_bound), "t_span")
-    last = (initial.t_bound if is_whole else found[-1]) * np.ones(room - count + 1)
-    padded = np.concatenate([np.reshape(initial.t0, 1), found[1:-1], last])
+    is_whole = np.isnan(step_times[-1]) or step_times[-1] == known_numbers(
+        stop_gradient(initial.t_bound), "t_span"
+    )
+    last = (initial.t_bound if is_whole else step_times[-1]) * np.ones(room - count + 1)
+    padded = np.concatenate([np.reshape(initial.t0, 1), step_times[1:-1], last])
     y, has_come = initial.solve(padded)
     return padded[:count], y[:, :count], has_come
 

@@ -62,8 +62,8 @@ class Optimizer(ABC):
 
     def _owned(self) -> list[tuple[Variable, tuple[Variable, ...]]]:
         """Return the variables that were changed and are alive, with their slots."""
-        found = [(owner(), slots) for owner, slots in self._slots.values()]
-        return [(owner, slots) for owner, slots in found if owner is not None]
+        pairs = [(owner(), slots) for owner, slots in self._slots.values()]
+        return [(owner, slots) for owner, slots in pairs if owner is not None]
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_slots": self._owned()}
@@ -75,11 +75,13 @@ class Optimizer(ABC):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a copy with slots of its own, for the copies of variables that were copied before it, or else for the variables."""
-        made = memo[id(self)] = object.__new__(type(self))
+        duplicate = memo[id(self)] = object.__new__(type(self))
         owned = [(memo.get(id(owner), owner), copy.deepcopy(slots, memo)) for owner, slots in self._owned()]
-        rest = {name: copy.deepcopy(value, memo) for name, value in vars(self).items() if name != "_slots"}
-        made.__setstate__(rest | {"_slots": owned})
-        return made
+        settings = {
+            name: copy.deepcopy(value, memo) for name, value in vars(self).items() if name != "_slots"
+        }
+        duplicate.__setstate__(settings | {"_slots": owned})
+        return duplicate
 
     @abstractmethod
     def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:
@@ -172,8 +174,8 @@ class Optimizer(ABC):
         rate = self._rate_at(now)
         for gradient, variable in pairs:
             slots = self._slots_of(variable)
-            change, kept = self._change(gradient, slots, now, as_factor(rate, variable.dtype))
-            for slot, new in zip(slots, kept, strict=True):
+            change, new_slots = self._change(gradient, slots, now, as_factor(rate, variable.dtype))
+            for slot, new in zip(slots, new_slots, strict=True):
                 slot.assign(new)
             variable.assign_sub(change)
 
@@ -264,7 +266,7 @@ class Optimizer(ABC):
                 if owner() is None:
                     del self._slots[serial]
             stem = variable.name or "variable"
-            made = tuple(
+            slots = tuple(
                 [
                     Variable(
                         np.zeros(variable.shape, self._slot_dtype(name, variable.dtype)),
@@ -274,7 +276,7 @@ class Optimizer(ABC):
                     for name in self.slots
                 ]
             )
-            self._slots[variable.serial] = ref(variable), made
+            self._slots[variable.serial] = ref(variable), slots
         return self._slots[variable.serial][1]
 
     def _slot_dtype(self, name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -370,18 +372,18 @@ class Optimizer(ABC):
         step = state["step"] + 1
         rate = self._rate_at(step)
         new: list[Any] = []
-        kept: list[list[Any]] = [[] for _ in slots]
-        own: Sequence[Any]
-        for leaf, slope, *own in zip(leaves, slopes, *slots, strict=True):
+        next_slots: list[list[Any]] = [[] for _ in slots]
+        leaf_slots: Sequence[Any]
+        for leaf, slope, *leaf_slots in zip(leaves, slopes, *slots, strict=True):
             shape, dtype = _checked(leaf, "update: params")
             if slope is not None:
                 slope = _fitting(slope, shape, "update")
-                change, own = self._change(slope, own, step, as_factor(rate, dtype))
+                change, leaf_slots = self._change(slope, leaf_slots, step, as_factor(rate, dtype))
                 leaf = leaf - change
             new.append(leaf)
-            for of_slot, array in zip(kept, own, strict=True):
+            for of_slot, array in zip(next_slots, leaf_slots, strict=True):
                 of_slot.append(array)
-        after = {name: unflatten(spec, arrays) for name, arrays in zip(self.slots, kept, strict=True)}
+        after = {name: unflatten(spec, arrays) for name, arrays in zip(self.slots, next_slots, strict=True)}
         return unflatten(spec, new), {"step": step, **after}
 
     def _rate_at(self, step: Any) -> Any:
@@ -441,13 +443,13 @@ def _checked(leaf: Any, argument: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return array.shape, array.dtype
 
 
-def _pairs(given: Any) -> list[tuple[Any, Variable]]:
+def _pairs(pairs_given: Any) -> list[tuple[Any, Variable]]:
     """Return the pairs with a gradient, checked."""
     try:
-        pairs = [(gradient, variable) for gradient, variable in given]
+        pairs = [(gradient, variable) for gradient, variable in pairs_given]
     except (TypeError, ValueError):
         raise DtypeError(
-            f"apply_gradients got {kind_of(given)} that does not hold pairs (gradient, variable)",
+            f"apply_gradients got {kind_of(pairs_given)} that does not hold pairs (gradient, variable)",
             where=here.site,
             remedy="optimizer.apply_gradients(zip(gradients, variables))",
         ) from None
@@ -467,19 +469,19 @@ def _pairs(given: Any) -> list[tuple[Any, Variable]]:
             where=here.site,
             remedy="add up its gradients, and pass the variable once",
         )
-    found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+    present = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
     why = "no differentiable path leads from the variables to the loss"
-    if not found:
+    if not present:
         raise ArgumentError(
             "apply_gradients got no gradients" + (": all of them are None" if pairs else ""),
             where=here.site,
             why=why if pairs else "",
             remedy="compute the loss from the variables, inside the tape's with block",
         )
-    if len(found) < len(pairs):
+    if len(present) < len(pairs):
         missing = [
-            repr(variable.name) if variable.name else f"number {place}, of shape {variable.shape}"
-            for place, (gradient, variable) in enumerate(pairs)
+            repr(variable.name) if variable.name else f"number {position}, of shape {variable.shape}"
+            for position, (gradient, variable) in enumerate(pairs)
             if gradient is None
         ]
         warn(
@@ -490,49 +492,55 @@ def _pairs(given: Any) -> list[tuple[Any, Variable]]:
             why=why.replace("the variables", "them"),
             remedy="compute the loss from them, inside the tape's with block, or omit them",
         )
-    return [(_fitting(gradient, variable.shape, "apply_gradients"), variable) for gradient, variable in found]
+    return [
+        (_fitting(gradient, variable.shape, "apply_gradients"), variable) for gradient, variable in present
+    ]
 
 
-def _variables(given: Any, tape: GradientTape | None, caller: str) -> list[Variable]:
+def _variables(var_list: Any, tape: GradientTape | None, caller: str) -> list[Variable]:
     """Return the variables that are to be changed."""
-    if given is None and tape is not None:
+    if var_list is None and tape is not None:
         return list(tape.watched_variables())
     variables = (
-        [given] if isinstance(given, Variable) else list(given) if isinstance(given, list | tuple) else []
+        [var_list]
+        if isinstance(var_list, Variable)
+        else list(var_list)
+        if isinstance(var_list, list | tuple)
+        else []
     )
     if not variables or not all(isinstance(variable, Variable) for variable in variables):
         raise DtypeError(
-            f"{caller}: var_list must be a list of gt.Variable, got {'none' if given is None else kind_of(given)}",
+            f"{caller}: var_list must be a list of gt.Variable, got {'none' if var_list is None else kind_of(var_list)}",
             where=here.site,
             remedy="minimize(loss, [w, b]); arrays are changed by params, state = optimizer.update(gradients, state, params)",
         )
     return variables
 
 
-def number(given: Any, argument: str, caller: str) -> float:
-    if isinstance(given, bool) or not issubclass(type(given), int | float | np.floating | np.integer):
+def number(value: Any, argument: str, caller: str) -> float:
+    if isinstance(value, bool) or not issubclass(type(value), int | float | np.floating | np.integer):
         raise DtypeError(
-            f"{caller}: {argument} must be a number, got {kind_of(given)}",
+            f"{caller}: {argument} must be a number, got {kind_of(value)}",
             where=user_site(),
             remedy=f"{caller}({argument}=0.9)",
         )
-    if not 0 <= given < np.inf:
+    if not 0 <= value < np.inf:
         raise ArgumentError(
-            f"{caller}: {argument} is {given!r}", where=user_site(), remedy="a positive number"
+            f"{caller}: {argument} is {value!r}", where=user_site(), remedy="a positive number"
         )
-    return float(given)
+    return float(value)
 
 
-def fraction(given: Any, argument: str, caller: str) -> float:
-    share = number(given, argument, caller)
+def fraction(value: Any, argument: str, caller: str) -> float:
+    share = number(value, argument, caller)
     if share >= 1:
         raise ArgumentError(
-            f"{caller}: {argument} is {given!r}", where=user_site(), remedy="a number from 0 to below 1"
+            f"{caller}: {argument} is {value!r}", where=user_site(), remedy="a number from 0 to below 1"
         )
     return share
 
 
-def _rate(given: Any, caller: str) -> float | Variable | Callable[[Any], Any]:
-    if isinstance(given, Variable) or (callable(given) and not isinstance(given, Handle | type)):
-        return given
-    return number(given, "learning_rate", caller)
+def _rate(rate: Any, caller: str) -> float | Variable | Callable[[Any], Any]:
+    if isinstance(rate, Variable) or (callable(rate) and not isinstance(rate, Handle | type)):
+        return rate
+    return number(rate, "learning_rate", caller)

@@ -40,20 +40,20 @@ def bracket(function: Bound, left: Any, right: Any, low: Any, high: Any) -> dict
         while steps < STEPS:
             steps += 1
             at_left, at_right = np.asarray(function(left)), np.asarray(function(right))
-            found = _is_bracket(at_left, at_right)
-            if np.all(found):
+            is_bracketed = _is_bracket(at_left, at_right)
+            if np.all(is_bracketed):
                 break
             width = right - left
             left, right = (
-                np.where(found, left, _moved(left, -width, low)),
-                np.where(found, right, _moved(right, width, high)),
+                np.where(is_bracketed, left, _moved(left, -width, low)),
+                np.where(is_bracketed, right, _moved(right, width, high)),
             )
     return {
         "xl": left,
         "xr": right,
         "fl": at_left,
         "fr": at_right,
-        "success": found,
+        "success": is_bracketed,
         "nit": np.full(left.shape, steps),
     }
 
@@ -113,23 +113,23 @@ def _types(shape: tuple[int, ...], *names: str) -> dict[str, Any]:
     return {**floats, "success": np.zeros(shape, bool), "nit": np.zeros(shape, int)}
 
 
-def _result(found: dict[str, Any], **fields: Any) -> Any:
-    status = np.where(found["success"], 0, -1)
-    return result_of(found, **fields, status=status, nfev=found["nit"] + 2)
+def _result(results: dict[str, Any], **fields: Any) -> Any:
+    status = np.where(results["success"], 0, -1)
+    return result_of(results, **fields, status=status, nfev=results["nit"] + 2)
 
 
 @solver("scipy.optimize._bracket._bracket_root")
 def bracket_root(call: SolverCall) -> Any:
     """Follow the private function: its intervals are constants."""
-    given, extra = call.given, call.extra()
+    arguments, extra = call.given, call.extra()
 
     def function(x: Any) -> Any:
-        return given["func"](x, *extra)
+        return arguments["func"](x, *extra)
 
-    left = given["xl0"]
-    right = left + 1.0 if given["xr0"] is None else given["xr0"]
+    left = arguments["xl0"]
+    right = left + 1.0 if arguments["xr0"] is None else arguments["xr0"]
     low, high = (
-        unbounded if given[name] is None else given[name]
+        unbounded if arguments[name] is None else arguments[name]
         for name, unbounded in (("xmin", -np.inf), ("xmax", np.inf))
     )
     shape = _shape(left, right, low, high, *extra)
@@ -137,49 +137,49 @@ def bracket_root(call: SolverCall) -> Any:
         _broadcast(np.asarray(each) if issubclass(type(each), float | int) else each, shape)
         for each in (left, right, low, high)
     ]
-    found = call.on_host(function, np.zeros(shape), bracket, _types(shape, "xl", "xr", "fl", "fr"), *points)
-    return _result(found)
+    results = call.on_host(function, np.zeros(shape), bracket, _types(shape, "xl", "xr", "fl", "fr"), *points)
+    return _result(results)
 
 
 @solver("scipy.optimize._chandrupatla._chandrupatla")
 def chandrupatla(call: SolverCall) -> Any:
     """Follow the private function."""
-    given, extra = call.given, call.extra()
+    arguments, extra = call.given, call.extra()
 
     def function(x: Any) -> Any:
-        return given["func"](x, *extra)
+        return arguments["func"](x, *extra)
 
-    shape = _shape(given["a"], given["b"], *extra)
-    ends = [_broadcast(given[name], shape) for name in ("a", "b")]
+    shape = _shape(arguments["a"], arguments["b"], *extra)
+    ends = [_broadcast(arguments[name], shape) for name in ("a", "b")]
     names = ("x", "fun", "xl", "xr", "fl", "fr")
-    found = call.on_host(function, np.zeros(shape), root_between, _types(shape, *names), *ends)
-    return _result(found, x=attach_derivative(function, found["x"], elementwise=True))
+    results = call.on_host(function, np.zeros(shape), root_between, _types(shape, *names), *ends)
+    return _result(results, x=attach_derivative(function, results["x"], elementwise=True))
 
 
 def _of_some(function: Bound, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Return a function of some elements and their positions, as SciPy's routines call it, and the positions of all."""
     everywhere = np.zeros(shape)
 
-    def some(x: Any, places: Any) -> Any:
-        points = np.zeros((*np.shape(x)[: np.ndim(x) - np.ndim(places)], everywhere.size))
-        points[..., places] = x
-        made = [
+    def some(x: Any, positions: Any) -> Any:
+        points = np.zeros((*np.shape(x)[: np.ndim(x) - np.ndim(positions)], everywhere.size))
+        points[..., positions] = x
+        values = [
             np.asarray(function(point.reshape(shape))).reshape(-1)
             for point in points.reshape(-1, everywhere.size)
         ]
-        return np.stack(made).reshape(points.shape)[..., places]
+        return np.stack(values).reshape(points.shape)[..., positions]
 
     return some, np.arange(everywhere.size).reshape(shape)
 
 
 def _searched(call: SolverCall, points: list[str], results: tuple[str, ...], options: list[str]) -> Any:
     """Return what SciPy's search for minima finds, as numbers, and the function that it is given."""
-    given, extra = call.given, call.extra()
+    arguments, extra = call.given, call.extra()
 
     def function(x: Any) -> Any:
-        return given["func"](x, *extra)
+        return arguments["func"](x, *extra)
 
-    starts = {name: given[name] for name in points if given[name] is not None}
+    starts = {name: arguments[name] for name in points if arguments[name] is not None}
     shape = _shape(*starts.values(), *extra)
     limits = [
         _broadcast(np.asarray(each) if issubclass(type(each), float | int) else each, shape)
@@ -187,11 +187,14 @@ def _searched(call: SolverCall, points: list[str], results: tuple[str, ...], opt
     ]
 
     def solve(function: Bound, *limits: Any) -> dict[str, Any]:
-        some, places = _of_some(function, shape)
-        found = call.plain(
-            some, **dict(zip(starts, limits, strict=True)), args=(places,), **call.options(*options)
+        of_positions, positions = _of_some(function, shape)
+        search = call.plain(
+            of_positions,
+            **dict(zip(starts, limits, strict=True)),
+            args=(positions,),
+            **call.options(*options),
         )
-        return {name: found[name] for name in (*results, "success", "nit", "status")}
+        return {name: search[name] for name in (*results, "success", "nit", "status")}
 
     types = {**_types(shape, *results), "status": np.zeros(shape, int)}
     found = call.on_host(function, np.zeros(shape), solve, types, *limits)
@@ -217,6 +220,6 @@ def chandrupatla_minimize(call: SolverCall) -> Any:
     def slope(x: Any) -> Any:
         return jvp(function, (x,), (np.ones(x.shape),))[1]
 
-    known = np.isfinite(found["x"])
-    root = attach_derivative(slope, np.where(known, found["x"], found["xm"]), elementwise=True)
-    return result_of(found, x=root * np.where(known, 1.0, np.nan), nfev=found["nit"] + 3)
+    is_finite = np.isfinite(found["x"])
+    root = attach_derivative(slope, np.where(is_finite, found["x"], found["xm"]), elementwise=True)
+    return result_of(found, x=root * np.where(is_finite, 1.0, np.nan), nfev=found["nit"] + 3)

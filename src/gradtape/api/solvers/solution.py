@@ -43,21 +43,21 @@ METHODS: Final = {
 """The methods of SciPy's solvers, as its documentation spells them."""
 
 
-def check_method(caller: str, solver: str, given: Any) -> None:
+def check_method(caller: str, solver: str, method: Any) -> None:
     """Raise ArgumentError for the name of a method that a solver does not have, with the one that was probably meant.
 
     SciPy's own description of its solvers decides about names that are not in `METHODS`. Other objects are left to SciPy.
     """
     names = METHODS.get(solver, "").split()
-    if not isinstance(given, str) or given.lower() in [name.lower() for name in names]:
+    if not isinstance(method, str) or method.lower() in [name.lower() for name in names]:
         return
     optimize: Any = importlib.import_module("scipy.optimize")
     with suppress(ValueError):
-        optimize.show_options(solver, given, disp=False)
+        optimize.show_options(solver, method, disp=False)
         return
-    near = difflib.get_close_matches(given, names, n=1)
+    near = difflib.get_close_matches(method, names, n=1)
     raise ArgumentError(
-        f"{caller} has no method {given!r}",
+        f"{caller} has no method {method!r}",
         where=user_site(),
         remedy=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(repr(name) for name in names)}",
     )
@@ -102,8 +102,8 @@ class SolverCall:
         called, named, count = self.given[function], self.given["kwargs"] or {}, len(self.extra())
         if named:
             self.given["args"] = (*self.extra(), *named.values())
-            self.given[function] = lambda x, *given: called(
-                x, *given[:count], **dict(zip(named, given[count:], strict=True))
+            self.given[function] = lambda x, *parameters: called(
+                x, *parameters[:count], **dict(zip(named, parameters[count:], strict=True))
             )
 
     def extra(self, name: str = "args") -> tuple[Any, ...]:
@@ -131,16 +131,18 @@ class SolverCall:
             For a name that SciPy's documentation of the solver does not have. SciPy itself says so when it runs: in a compiled function
             late, and never if nothing reads what it returns.
         """
-        given = self.given["method"]
-        if given is None:
+        method = self.given["method"]
+        if method is None:
             return ""
-        check_method(self.name, self.name.rpartition(".")[2], given)
-        return str(given).lower()
+        check_method(self.name, self.name.rpartition(".")[2], method)
+        return str(method).lower()
 
-    def check(self, name: str, known: Sequence[Any]) -> None:
+    def check(self, name: str, allowed: Sequence[Any]) -> None:
         """Raise ArgumentError if an argument is none of those that are known."""
-        if self.given[name] not in known:
-            raise self._no_such(name, ", ".join(repr(one) for one in known if one is not None))
+        if self.given[name] not in allowed:
+            raise self._no_such(
+                name, ", ".join(repr(allowed_value) for allowed_value in allowed if allowed_value is not None)
+            )
 
     def _no_such(self, name: str, choices: str) -> ArgumentError:
         return ArgumentError(
@@ -149,9 +151,9 @@ class SolverCall:
 
     def other_options(self, *names: str) -> dict[str, Any]:
         """Return the arguments of the call but those of these names, as `options` does; keyword arguments of any name are among them."""
-        kept = [name for name in self._explicit if name not in (*names, "args", "kw", "kwargs")]
+        names_kept = [name for name in self._explicit if name not in (*names, "args", "kw", "kwargs")]
         further = {**(self.given.get("kw") or {}), **(self.given.get("kwargs") or {})}
-        return self.options(*kept) | {key: _as_option(item) for key, item in further.items()}
+        return self.options(*names_kept) | {key: _as_option(item) for key, item in further.items()}
 
     def derivative(self, name: str, function: Bound, transform: Function) -> Any:
         """Return what the solver gets for a derivative: the caller's own function on tapes, if there is one, or a compiled one.
@@ -165,12 +167,12 @@ class SolverCall:
         transform : callable
             `gradtape.grad`, `jacobian`, `hessian` or `product`.
         """
-        given = self.given.get(name)
-        if isinstance(given, str):
-            return given
-        if callable(given) and not self.is_compiled:
-            own, extra = as_numbers(given), as_numbers(self.extra())
-            return lambda *points: own(*points, *extra)
+        derivative = self.given.get(name)
+        if isinstance(derivative, str):
+            return derivative
+        if callable(derivative) and not self.is_compiled:
+            function_of_user, extra = as_numbers(derivative), as_numbers(self.extra())
+            return lambda *points: function_of_user(*points, *extra)
         return function.derivative(transform)
 
     def on_host(
@@ -202,49 +204,53 @@ class SolverCall:
         if not self.is_compiled:
 
             def run() -> Any:
-                bound: list[Any] = [PlainFunction(one, start) for one in functions]
+                bound: list[Any] = [PlainFunction(each, start) for each in functions]
                 arguments = unflatten(spec, [as_numbers(leaf) for leaf in leaves])
                 return solve(bound if function is not functions[0] else bound[0], *arguments)
 
             result: dict[str, Any] = paused(self.name, run, (), {}, self.values)
             return result
         closed = [
-            ClosedFunction(one, as_value(unwrap(start)), f"the function given to {self.name}")
-            for one in functions
+            ClosedFunction(each, as_value(unwrap(start)), f"the function given to {self.name}")
+            for each in functions
         ]
         inputs = [as_value(unwrap(leaf)) * 1.0 for leaf in leaves]
-        ends = np.cumsum([len(inputs), *[len(one.captured) for one in closed]])
+        ends = np.cumsum([len(inputs), *[len(each.captured) for each in closed]])
 
         def call(*arrays: Any) -> tuple[Any, ...]:
             arguments = unflatten(
                 spec, [array if array.ndim else array[()] for array in arrays[: len(inputs)]]
             )
             bound = [
-                CompiledFunction(one, arrays[first:last])
-                for one, first, last in zip(closed, ends, ends[1:], strict=False)
+                CompiledFunction(each, arrays[first:last])
+                for each, first, last in zip(closed, ends, ends[1:], strict=False)
             ]
-            made = solve(bound if function is not functions[0] else bound[0], *arguments)
-            return tuple([_result(made, name, example) for name, example in like.items()])
+            results = solve(bound if function is not functions[0] else bound[0], *arguments)
+            return tuple([_result(results, name, example) for name, example in like.items()])
 
         types = [as_value(unwrap(example)).aval for example in like.values()]
         constants = [
-            _constant(value) for value in (*inputs, *[part for one in closed for part in one.captured])
+            _constant(value) for value in (*inputs, *[part for each in closed for part in each.captured])
         ]
         outs = call_host(enter_function(call), types, constants)
         return dict(zip(like, map(Array, outs), strict=True))
 
 
-def _result(made: dict[str, Any], name: str, example: Any) -> Any:
-    found = made.get(name)
-    return np.zeros(np.shape(example)) if found is None else np.asarray(found)
+def _result(results: dict[str, Any], name: str, example: Any) -> Any:
+    array = results.get(name)
+    return np.zeros(np.shape(example)) if array is None else np.asarray(array)
 
 
-def result_of(found: dict[str, Any], **fields: Any) -> Any:
+def result_of(fields_of_result: dict[str, Any], **fields: Any) -> Any:
     """Return a result as SciPy's solvers do: what was found, with some of its fields anew."""
     optimize: Any = importlib.import_module("scipy.optimize")
-    made = found if isinstance(found, optimize.OptimizeResult) else optimize.OptimizeResult(found)
-    made.update(fields)
-    return made
+    result = (
+        fields_of_result
+        if isinstance(fields_of_result, optimize.OptimizeResult)
+        else optimize.OptimizeResult(fields_of_result)
+    )
+    result.update(fields)
+    return result
 
 
 def _as_option(item: Any) -> Any:

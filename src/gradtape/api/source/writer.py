@@ -61,22 +61,22 @@ class Writer:
         Whether derivatives may have more axes than what they are derivatives of.
     """
 
-    def __init__(self, origins: Origins, taken: Iterable[str], *, spread: bool) -> None:
+    def __init__(self, origins: Origins, names: Iterable[str], *, spread: bool) -> None:
         self.lines: list[str] = []
         self._origins = origins
-        self._taken = set(taken) | RESERVED
+        self._taken = set(names) | RESERVED
         self._spread = spread
         self._last: tuple[Statement, bool] | None = None
         self._counts: Counter[str] = Counter()
 
     def unique(self, name: str) -> str:
         """Return a name that is not in use, and take it."""
-        found = name
-        while found in self._taken:
+        free_name = name
+        while free_name in self._taken:
             self._counts[name] += 1
-            found = f"{name}_{self._counts[name] + 1}" if name != "t" else f"t{self._counts[name]}"
-        self._taken.add(found)
-        return found
+            free_name = f"{name}_{self._counts[name] + 1}" if name != "t" else f"t{self._counts[name]}"
+        self._taken.add(free_name)
+        return free_name
 
     def block(
         self,
@@ -115,14 +115,14 @@ class _Block:
         pieces: dict[Value, Piece],
         indent: str,
         is_outermost: bool,
-        wanted: dict[Value, str],
+        names: dict[Value, str],
     ) -> None:
         self._writer = writer
         self._graph = graph
         self._pieces = pieces
         self._indent = indent
         self._names, self._own = writer.names_in(graph, is_outermost)
-        self._names.update(wanted)
+        self._names.update(names)
         self._uses = counts_of_uses(graph, [value for value, _ in graph.guards])
         self._fresh: dict[str, str] = {}
         self._pending: dict[Value, Node] = {}
@@ -230,10 +230,10 @@ class _Block:
 
     def _start(self, node: Node, text: str) -> str:
         """Write the assignment of an array that is written to, and return its name."""
-        wanted = self._name_of_sum(node.out)
-        self._names.setdefault(node.out, wanted)
+        name_of_sum = self._name_of_sum(node.out)
+        self._names.setdefault(node.out, name_of_sum)
         name = self._assign(node, node.out, text)
-        self._fresh[name] = wanted
+        self._fresh[name] = name_of_sum
         return name
 
     def _zeros(self, node: Node) -> str:
@@ -256,7 +256,7 @@ class _Block:
         """Return whether the axes of extent 1 of a value were added to an element."""
         return v.node is not None and v.node.op is reshape_row and v.node.inputs[0].shape == ()
 
-    def _write_to(self, name: str, v: Value, places: str, sign: str) -> None:
+    def _write_to(self, name: str, v: Value, index_text: str, sign: str) -> None:
         piece = self.read(v)
         if self._is_reshaped(v) and v.node is not None:
             inner = (
@@ -265,7 +265,7 @@ class _Block:
                 else self.read(v.node.inputs[0])
             )
             piece = piece if inner is None else inner
-        self._line(f"{name}[{places}] {sign} {piece.text}")
+        self._line(f"{name}[{index_text}] {sign} {piece.text}")
 
     def _added_to_part(self, node: Node) -> bool:
         """Write the sum of an array and one that is zero but for a part as an addition to the part."""
@@ -296,10 +296,10 @@ class _Block:
         else:
             self._line(f"{name} += {self.read(other).text}")
         self._pieces[node.out] = Piece(name, ATOM, node.out.shape)
-        wanted = self._names.get(node.out)
-        if wanted is not None and self._fresh[name] != wanted:
+        name_of_sum = self._names.get(node.out)
+        if name_of_sum is not None and self._fresh[name] != name_of_sum:
             del self._fresh[name]
-            self._fresh[self._assign(node, node.out, name)] = wanted
+            self._fresh[self._assign(node, node.out, name)] = name_of_sum
         return True
 
     def _is_fresh(self, value: Value) -> bool:
@@ -310,21 +310,21 @@ class _Block:
         base, v, *indices = node.inputs
         if node.op is segment_add:
             indices = indices[:1]
-        whole = self.read(base)
-        if whole.shape == () and base.shape != () and whole.text in ("0", "0.0"):
+        base_piece = self.read(base)
+        if base_piece.shape == () and base.shape != () and base_piece.text in ("0", "0.0"):
             name = self._zeros(node)
         elif self._is_fresh(base):
-            name = whole.text
+            name = base_piece.text
             self._pieces[node.out] = Piece(name, ATOM, node.out.shape)
         else:
-            name = self._start(node, f"np.array({whole.whole(base.shape).text})")
+            name = self._start(node, f"np.array({base_piece.whole(base.shape).text})")
         if node.op is update_row:
             self._write_to(name, v, self._places(node), "=")
             return
-        places = [self.read(index).whole(index.shape).text for index in indices]
-        inside = places[0] if len(places) == 1 else ", ".join(places)
+        index_texts = [self.read(index).whole(index.shape).text for index in indices]
+        inside = index_texts[0] if len(index_texts) == 1 else ", ".join(index_texts)
         if WRITES[node.op]:
-            picked = inside if len(places) == 1 else f"({inside})"
+            picked = inside if len(index_texts) == 1 else f"({inside})"
             self._line(f"np.add.at({name}, {picked}, {self.read(v).text})")
         else:
             self._line(f"{name}[{inside}] = {self.read(v).text}")
@@ -343,9 +343,9 @@ class _Block:
             else (f"range(1, {size})", f"{index} - 1")
         )
         if not factors.text.isidentifier():
-            held = self._writer.unique("t")
-            self._line(f"{held} = {factors.text}")
-            factors = Piece(held, ATOM, a.shape)
+            factor_name = self._writer.unique("t")
+            self._line(f"{factor_name} = {factors.text}")
+            factors = Piece(factor_name, ATOM, a.shape)
         self._line(f"for {index} in {count}:")
         here, there, factor = (
             f"{name}[{lead}{index}]",
@@ -382,16 +382,16 @@ class _Block:
         is_pair = len(branches) == 2
         test = self._truth(index) if is_pair else ""
         order = [1, 0] if is_pair else range(len(branches))
-        held = selected.text
-        if not is_pair and not held.isidentifier():
-            held = self._writer.unique("branch")
-            self._line(f"{held} = {selected.text}")
+        branch_name = selected.text
+        if not is_pair and not branch_name.isidentifier():
+            branch_name = self._writer.unique("branch")
+            self._line(f"{branch_name} = {selected.text}")
         for position, number in enumerate(order):
             last = position == len(branches) - 1
             if is_pair:
                 self._line("else:" if last else f"if {test}:")
             else:
-                compare = f"{held} <= 0" if number == 0 else f"{held} == {number}"
+                compare = f"{branch_name} <= 0" if number == 0 else f"{branch_name} == {number}"
                 self._line("else:" if last else f"{'elif' if position else 'if'} {compare}:")
             branch = branches[number]
             inner = dict(zip(branch.inputs, [self.read(value) for value in operands], strict=True))
@@ -467,7 +467,7 @@ class _Block:
             self._pieces[outs[carries]] = Piece(index, ATOM, ())
         else:
             index = self._writer.unique("i")
-        held = []
+        pieces_of_operands = []
         for value in [*operands[:consts], *operands[consts + carries :]]:
             piece = self.read(value)
             if (
@@ -479,8 +479,8 @@ class _Block:
                 self._line(f"{name} = {piece.whole(value.shape).text}")
                 piece = Piece(name, ATOM, value.shape)
                 self._pieces[value] = piece
-            held.append(piece)
-        shared, elements = held[:consts], held[consts:]
+            pieces_of_operands.append(piece)
+        shared, elements = pieces_of_operands[:consts], pieces_of_operands[consts:]
         inner: dict[Value, Piece] = {body.inputs[0]: Piece(index, ATOM, ())}
         inner.update(zip(body.inputs[1:], shared, strict=False))
         for value, name in zip(body.inputs[1 + consts : 1 + consts + carries], names, strict=True):
@@ -549,32 +549,32 @@ def wrapped(line: str) -> list[str]:
     indent = line[: len(line) - len(line.lstrip())]
     if len(line) <= WIDTH or line.lstrip().startswith(("#", "raise ")):
         return [line]
-    places = _places_to_break(line)
-    if not any(20 < place <= WIDTH for place in places):
+    columns = _places_to_break(line)
+    if not any(20 < column <= WIDTH for column in columns):
         head, sign, tail = line.partition("return " if line.lstrip().startswith("return ") else " = ")
         if not sign or tail.startswith("("):
             return [line]
         line = f"{head}{sign}({tail})"
-        places = _places_to_break(line)
+        columns = _places_to_break(line)
     lines: list[str] = []
     start = 0
     while len(line) - start > WIDTH - (len(indent) + 4 if lines else 0):
         room = start + WIDTH - (len(indent) + 4 if lines else 0)
-        fitting = [place for place in places if start + 20 < place <= room] or [
-            place for place in places if place > room
+        fitting = [column for column in columns if start + 20 < column <= room] or [
+            column for column in columns if column > room
         ][:1]
         if not fitting:
             break
-        place = fitting[-1]
-        lines.append(line[start:place].rstrip())
-        start = place
+        column = fitting[-1]
+        lines.append(line[start:column].rstrip())
+        start = column
     lines.append(line[start:])
     return [lines[0], *[f"{indent}    {part}" for part in lines[1:]]]
 
 
 def _places_to_break(line: str) -> list[int]:
     """Return where a line may go on in the next one: inside brackets, after a comma or before an operator."""
-    places, depth, quote = [], 0, ""
+    columns, depth, quote = [], 0, ""
     for number, letter in enumerate(line):
         if quote:
             quote = "" if letter == quote else quote
@@ -589,8 +589,8 @@ def _places_to_break(line: str) -> list[int]:
             and letter == " "
             and (line[number - 1] == "," or line[number + 1 : number + 3] in OPERATORS)
         ):
-            places.append(number + 1)
-    return places
+            columns.append(number + 1)
+    return columns
 
 
 def _read(pieces: dict[Value, Piece], value: Value) -> Piece:

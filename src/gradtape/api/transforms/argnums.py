@@ -21,9 +21,9 @@ Positions: TypeAlias = int | Sequence[int] | None
 Names: TypeAlias = str | Sequence[str] | None
 
 
-def integer(given: Any) -> int | None:
+def integer(number: Any) -> int | None:
     """Return a Python or NumPy integer as an int; None for anything else, booleans too."""
-    return int(given) if isinstance(given, int | np.integer) and not isinstance(given, bool) else None
+    return int(number) if isinstance(number, int | np.integer) and not isinstance(number, bool) else None
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,20 @@ class Selection:
             If the call does not have one, or one is chosen twice.
         """
         if self.names:
-            found = [self._place(name, args, kwargs) for name in self.names]
+            chosen_places = [self._place(name, args, kwargs) for name in self.names]
         else:
-            found = [self._position(position, args) for position in self.positions]
-            if len(set(found)) < len(found):
+            chosen_places = [self._position(position, args) for position in self.positions]
+            if len(set(chosen_places)) < len(chosen_places):
                 raise ArgumentError(
                     f"{self.caller}: argnums={self.positions} names an argument twice",
                     where=user_site(),
                     remedy="name each argument once",
                 )
-        return found
+        return chosen_places
 
-    def chosen(self, args: Sequence[Any], kwargs: dict[str, Any], places: Sequence[int | str]) -> list[Any]:
+    def chosen(
+        self, args: Sequence[Any], kwargs: dict[str, Any], positions: Sequence[int | str]
+    ) -> list[Any]:
         """Return the arguments at some places; of those that the call leaves out, the defaults.
 
         Raises
@@ -78,15 +80,15 @@ class Selection:
         DtypeError
             If one is None.
         """
-        found = [
-            args[place]
-            if isinstance(place, int)
-            else kwargs[place]
-            if place in kwargs
-            else self._default(place)
-            for place in places
+        arguments = [
+            args[position]
+            if isinstance(position, int)
+            else kwargs[position]
+            if position in kwargs
+            else self._default(position)
+            for position in positions
         ]
-        for argument, chosen in zip(found, self.names or self.positions, strict=True):
+        for argument, chosen in zip(arguments, self.names or self.positions, strict=True):
             if argument is None:
                 raise DtypeError(
                     f"{self.caller}: argument {chosen!r}, to differentiate with respect to, is None",
@@ -95,30 +97,34 @@ class Selection:
                 )
             if is_table(argument) and not flatten(argument)[0]:
                 raise refusal(argument, f"{self.caller}: argument {chosen!r}")
-        return found
+        return arguments
 
-    def leaf(self, places: Sequence[int | str], chosen: Sequence[Any], position: int) -> str:
+    def leaf(self, positions: Sequence[int | str], chosen: Sequence[Any], position: int) -> str:
         """Return what a leaf of the chosen arguments is, for errors: ``params['layers'][2]``."""
         kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-        known = [
+        parameters = [
             name for name, parameter in _parameters(self.function).items() if parameter.kind not in kinds
         ]
         names = [
-            place if isinstance(place, str) else known[place] if place < len(known) else f"argument {place}"
-            for place in places
+            place
+            if isinstance(place, str)
+            else parameters[place]
+            if place < len(parameters)
+            else f"argument {place}"
+            for place in positions
         ]
         return leaf_of_arguments(names, chosen, position)
 
     def replaced(
-        self, args: Sequence[Any], kwargs: dict[str, Any], places: Sequence[int | str], by: Sequence[Any]
+        self, args: Sequence[Any], kwargs: dict[str, Any], positions: Sequence[int | str], by: Sequence[Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments of a call with others at these places."""
         arguments, keywords = list(args), dict(kwargs)
-        for place, argument in zip(places, by, strict=True):
-            if isinstance(place, int):
-                arguments[place] = argument
+        for position, argument in zip(positions, by, strict=True):
+            if isinstance(position, int):
+                arguments[position] = argument
             else:
-                keywords[place] = argument
+                keywords[position] = argument
         return arguments, keywords
 
     def check_copies(
@@ -130,14 +136,21 @@ class Selection:
         begins: Sequence[Value],
     ) -> None:
         """Raise an error if the function has written to an argument, of which it had a copy, that shares memory with another argument."""
-        places = self.places(args, kwargs)
-        rest = [
-            [arg for place, arg in enumerate(args) if place not in places],
-            [arg for place, arg in kwargs.items() if place not in places],
+        positions = self.places(args, kwargs)
+        unchosen = [
+            [arg for place, arg in enumerate(args) if place not in positions],
+            [arg for place, arg in kwargs.items() if place not in positions],
         ]
-        chosen = self.chosen(args, kwargs, places)
-        what = f"the function that {self.caller} differentiates"
-        check_copies(what, copies, begins, leaves, lambda position: self.leaf(places, chosen, position), rest)
+        chosen = self.chosen(args, kwargs, positions)
+        description = f"the function that {self.caller} differentiates"
+        check_copies(
+            description,
+            copies,
+            begins,
+            leaves,
+            lambda position: self.leaf(positions, chosen, position),
+            unchosen,
+        )
 
     def filled(self, results: Sequence[Any]) -> Any:
         """Return one result per chosen argument as the user asked for it: a tuple, or the only one."""
@@ -190,9 +203,9 @@ def selection_of(function: Callable[..., Any], argnums: Positions, argnames: Nam
         For both, for a name that `function` does not have, or one that is there twice.
     """
     if argnames is None:
-        given = 0 if argnums is None else argnums
+        chosen = 0 if argnums is None else argnums
         return Selection(
-            caller, positions_of(given, caller), (), isinstance(given, tuple | list | range), function
+            caller, positions_of(chosen, caller), (), isinstance(chosen, tuple | list | range), function
         )
     if argnums is not None:
         raise ArgumentError(
@@ -229,8 +242,8 @@ def selection_of(function: Callable[..., Any], argnums: Positions, argnames: Nam
 
 def positions_of(argnums: Any, caller: str) -> tuple[int, ...]:
     """Return positions that were given as an int or a sequence of them; raise DtypeError for anything else."""
-    given = argnums if isinstance(argnums, tuple | list | range) else (argnums,)
-    positions = [integer(position) for position in given]
+    entries = argnums if isinstance(argnums, tuple | list | range) else (argnums,)
+    positions = [integer(position) for position in entries]
     if None in positions:
         raise DtypeError(
             f"{caller}: argnums must be an int or a sequence of ints, got {argnums!r}",

@@ -120,20 +120,20 @@ class Jitted(_Callable[P, R_co]):
         site = kind(function, getattr(wrapped, "__name__", "function"), static)
 
         # Neither the answer nor the call site holds the function: without a cycle, its programs go when it goes.
-        own: ref[Jitted[..., Any]] = ref(self)
+        self_reference: ref[Jitted[..., Any]] = ref(self)
 
         takes_out: bool | None = None  # not known before somebody gives one
 
         def answer(*args: Any, **kwargs: Any) -> Any:
             nonlocal takes_out
-            this, result = own(), NOT_SHARED
+            this, result = self_reference(), NOT_SHARED
             if this is not None and this.shared is not None:
                 result = this.shared.call(this, args, kwargs, is_kept=True)
             try:
                 if result is NOT_SHARED and "out" in kwargs:
                     takes_out = has_out(wrapped) if takes_out is None else takes_out
                     if not takes_out:
-                        out, function = kwargs.pop("out"), own()
+                        out, function = kwargs.pop("out"), self_reference()
                         results = site.call(args, kwargs) if function is None else function(*args, **kwargs)
                         return results if out is None else written(out, results, site.name)
                 if result is NOT_SHARED:
@@ -144,8 +144,8 @@ class Jitted(_Callable[P, R_co]):
             except Exception as error:
                 note_recursion(error, f"{site.name}, while it was traced or computed")
                 note_package(error, f"while {site.name} was traced")
-                text, place = _described(error)
-                site.explain.note("error", text, site=place)
+                text, origin = _described(error)
+                site.explain.note("error", text, site=origin)
                 if config.full_traceback or isinstance(error, InternalError):
                     raise
                 raise error.with_traceback(without_internals(error.__traceback__)) from error.__cause__
@@ -154,7 +154,7 @@ class Jitted(_Callable[P, R_co]):
         super().__init__(answer, wrapped)
         self._answer = answer
         self._chain: list[Specialisation] = []
-        site.on_new = _installer(own)
+        site.on_new = _installer(self_reference)
         self._site = site
         _everyone.add(self)
 
@@ -166,12 +166,12 @@ class Jitted(_Callable[P, R_co]):
         A transform that is made at each call costs little more than the call then.
         """
         kind = type(self)
-        made: Jitted[..., Any] = kind.__new__(kind)
-        made._make, made.made_by, made.shared = make, made_by, Shared(self, function)
-        own = ref(made)
+        jitted: Jitted[..., Any] = kind.__new__(kind)
+        jitted._make, jitted.made_by, jitted.shared = make, made_by, Shared(self, function)
+        reference = ref(jitted)
 
         def answer(*args: Any, **kwargs: Any) -> Any:
-            this = own()
+            this = reference()
             if this is None or this.shared is None:
                 return make()(*args, **kwargs)
             is_kept = reference_count(this) > _references_of_temporary()
@@ -181,19 +181,19 @@ class Jitted(_Callable[P, R_co]):
             this._complete()
             return this._answer(*args, **kwargs)
 
-        made.fallback = answer
+        jitted.fallback = answer
         for name in _OF_THE_CLASS:
             with suppress(AttributeError):  # partial objects have no annotations
-                setattr(made, name, getattr(function, name))
-        return made
+                setattr(jitted, name, getattr(function, name))
+        return jitted
 
     def _complete(self) -> None:
         """Set up a function that has only answered calls so far."""
         if self._make is None:
             return
-        made = self._make()
-        self._set_up(made.site.function, made.__wrapped__, made.site.static, CallSite)
-        self._site.shapes = made.site.shapes
+        completed = self._make()
+        self._set_up(completed.site.function, completed.__wrapped__, completed.site.static, CallSite)
+        self._site.shapes = completed.site.shapes
         if self.shared is not None:
             self._site.lent = self.shared.lent
         self._make = None
@@ -221,7 +221,7 @@ class Jitted(_Callable[P, R_co]):
 
     def shipment(self) -> Shipment:
         """Return the object code of all traces."""
-        return shipment_of([made.program.kernel for made in self.site.specialisations()])
+        return shipment_of([specialisation.program.kernel for specialisation in self.site.specialisations()])
 
     def __repr__(self) -> str:
         count = self.site.traces
@@ -307,8 +307,8 @@ class Jitted(_Callable[P, R_co]):
             lowered,  # late: a process that finds its kernels on disk does not need the compiler
         )
 
-        made: Lowered[P, R_co] = lowered(self, args, kwargs)
-        return made
+        lowered_function: Lowered[P, R_co] = lowered(self, args, kwargs)
+        return lowered_function
 
     def _install(self, specialisation: Specialisation) -> None:
         """Let machine code answer calls like this one, where it can.
@@ -440,9 +440,9 @@ class Shared:
         self._bound: Specialisation | None = None
 
     def call(
-        self, made: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_kept: bool
+        self, jitted: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_kept: bool
     ) -> Any:
-        """Answer a call of the function `made`, or return `NOT_SHARED`; `is_kept` says whether `made` may be called again."""
+        """Answer a call of the function `jitted`, or return `NOT_SHARED`; `is_kept` says whether `jitted` may be called again."""
         if "out" in kwargs:
             return NOT_SHARED
         result = self.program(self._function, *args, **kwargs)
@@ -453,7 +453,7 @@ class Shared:
             chain = self.program._chain
             if self._calls >= _CALLS_BEFORE_BINDING and chain and chain[0] is not self._bound:
                 self._bound = chain[0]
-                made.adopt(chain[0], self._function)
+                jitted.adopt(chain[0], self._function)
         return result
 
     def _note_answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -462,8 +462,8 @@ class Shared:
         if self._traces != site.traces:
             self._traces = site.traces
             call = CallArguments((self._function, *args), kwargs, site.static)
-            known = [*self.lent, *site.specialisations_for(call)]
-            self.lent[:] = {id(each): each for each in known}.values()
+            lent_traces = [*self.lent, *site.specialisations_for(call)]
+            self.lent[:] = {id(each): each for each in lent_traces}.values()
 
 
 @functools.cache
@@ -474,11 +474,11 @@ def _references_of_temporary() -> int:
     def made() -> FastCallable:
         def answer() -> None:
             nonlocal count
-            this = own()
+            this = reference()
             count = reference_count(this)
 
         function = FastCallable(answer)
-        own = ref(function)
+        reference = ref(function)
         return function
 
     made()()
@@ -490,28 +490,28 @@ def _described(error: Exception) -> tuple[str, Site | None]:
     # The text of other objects is code of the user, or needs the numbers of traced arrays.
     is_plain = isinstance(error, GradtapeError) or all(type(each) in (str, int, float) for each in error.args)
     lines = str(error).splitlines() if is_plain else []
-    place, trace = None, error.__traceback__
+    site, trace = None, error.__traceback__
     while trace is not None:
         if not is_internal(trace.tb_frame):
-            place = Site(trace.tb_frame.f_code, trace.tb_lasti)
+            site = Site(trace.tb_frame.f_code, trace.tb_lasti)
         trace = trace.tb_next
-    return ": ".join([type(error).__name__, *lines[:1]]), place
+    return ": ".join([type(error).__name__, *lines[:1]]), site
 
 
-def _installer(own: ref[Jitted[..., Any]]) -> Callable[[Specialisation], None]:
+def _installer(reference: ref[Jitted[..., Any]]) -> Callable[[Specialisation], None]:
     """Return what hands new specialisations to a function while it is alive."""
 
     def install(specialisation: Specialisation) -> None:
-        jitted = own()
+        jitted = reference()
         if jitted is not None:
             jitted._install(specialisation)
 
     return install
 
 
-def _told(own: ref[Jitted[..., Any]], about: ref[Specialisation], text: str) -> None:
+def _told(reference: ref[Jitted[..., Any]], about: ref[Specialisation], text: str) -> None:
     """Note what becomes of the prologue of a specialisation, and bind it anew."""
-    jitted, specialisation = own(), about()
+    jitted, specialisation = reference(), about()
     if jitted is not None and specialisation is not None:
         jitted.site.explain.note("prologue", text)
         jitted._install(specialisation)
@@ -655,8 +655,8 @@ def jit(
     """
     positions = tuple(static_argnums) if isinstance(static_argnums, tuple | list) else (static_argnums,)
     names = tuple(static_argnames) if isinstance(static_argnames, tuple | list) else (static_argnames,)
-    for argument, given, kind in (("static_argnums", positions, int), ("static_argnames", names, str)):
-        for item in given:
+    for argument, entries, kind in (("static_argnums", positions, int), ("static_argnames", names, str)):
+        for item in entries:
             if type(item) is not kind:
                 raise DtypeError(
                     f"jit: {argument} must be of type {kind.__name__}, or a sequence of them; got {item!r}",
@@ -675,12 +675,12 @@ def jit(
     program = program_of(sharing, function) if shapes is None else None
     if program is not None:
         return program.of_one_code(function, functools.partial(jit_of, function, function, static), made_by)
-    made = jit_of(function, function, static)
-    made.site.shapes = shapes_of(shapes, function)
-    made.made_by = made_by
+    jitted = jit_of(function, function, static)
+    jitted.site.shapes = shapes_of(shapes, function)
+    jitted.made_by = made_by
     if shapes is None:
-        share(made, sharing, function, lambda shared: shared)
-    return made
+        share(jitted, sharing, function, lambda shared: shared)
+    return jitted
 
 
 def _positions_of(names: tuple[str, ...], function: Callable[..., Any]) -> tuple[int, ...]:
@@ -701,8 +701,8 @@ def _positions_of(names: tuple[str, ...], function: Callable[..., Any]) -> tuple
                 remedy=f"static_argnames={near!r}" if near else f"its parameters are {', '.join(parameters)}",
             )
     return tuple(
-        place
-        for place, (name, parameter) in enumerate(parameters.items())
+        position
+        for position, (name, parameter) in enumerate(parameters.items())
         if name in names and parameter.kind == parameter.POSITIONAL_OR_KEYWORD
     )
 

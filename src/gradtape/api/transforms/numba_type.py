@@ -116,15 +116,15 @@ class KernelTable:
 
     def add(self, *args: Any) -> int:
         """Enter the kernel for arguments like these, and return its row."""
-        given = [np.ascontiguousarray(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
-        found, hidden = trace_of(self.function, given)
-        wanted = _kinds(self.prototype.graph.outputs)
-        if found is None or _kinds(found.graph.outputs) != wanted:
+        arguments = [np.ascontiguousarray(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
+        trace, hidden = trace_of(self.function, arguments)
+        kinds = _kinds(self.prototype.graph.outputs)
+        if trace is None or _kinds(trace.graph.outputs) != kinds:
             raise ArgumentError(
                 f"{self.function.site.name} returns other types for these arguments than were declared to Numba",
                 why="the ranks and dtypes of results, and their nesting, must be those of the first call",
             )
-        constants = [*hidden, *[value.data for value in found.graph.constants()]]
+        constants = [*hidden, *[value.data for value in trace.graph.constants()]]
         if len(constants) > MOST_CONSTANTS:
             raise ArgumentError(
                 f"{self.function.site.name} captures {len(constants)} arrays, and @njit code can pass {MOST_CONSTANTS}",
@@ -132,12 +132,12 @@ class KernelTable:
             )
         row = self._entered % MOST_SHAPES
         self._entered += 1
-        loaded = found.program.kernel.loaded
-        extents = [n for value in (*arguments_of(found), *found.graph.outputs) for n in value.shape]
+        loaded = trace.program.kernel.loaded
+        extents = [n for value in (*arguments_of(trace), *trace.graph.outputs) for n in value.shape]
         address = 0 if loaded is None else loaded.address(KERNEL)
         addresses = [0 if data is None else data.ctypes.data for data in constants]
-        numbers = [*extents, address, found.program.kernel.workspace, *addresses]
-        self._kept[row] = found, hidden
+        numbers = [*extents, address, trace.program.kernel.workspace, *addresses]
+        self._kept[row] = trace, hidden
         self.rows[row, : len(numbers)] = numbers
         self.rows[MOST_SHAPES, 0] = min(self._entered, MOST_SHAPES)
         return row
@@ -156,24 +156,24 @@ def trace_of(function: Any, args: Sequence[Any]) -> tuple[Specialisation | None,
     """
     site: CallSite = function.site
     site.call(tuple(args), {})
-    found = site.kernel_call(CallArguments(tuple(args), {}, site.static))
-    if found is None or not _is_straight(found[0]):
+    trace_and_hidden = site.kernel_call(CallArguments(tuple(args), {}, site.static))
+    if trace_and_hidden is None or not _is_straight(trace_and_hidden[0]):
         return None, []
-    return found
+    return trace_and_hidden
 
 
-def arguments_of(found: Specialisation) -> Sequence[Value]:
+def arguments_of(trace: Specialisation) -> Sequence[Value]:
     """Return the inputs of the graph of a trace that are arguments of the call."""
-    return found.graph.inputs[: len(found.graph.inputs) - len(found.inputs)]
+    return trace.graph.inputs[: len(trace.graph.inputs) - len(trace.inputs)]
 
 
-def _is_straight(found: Specialisation) -> bool:
+def _is_straight(trace: Specialisation) -> bool:
     return (
-        found.native is not None
-        and not found.state.assigned
-        and not found.state.read
-        and len(arguments_of(found)) == found.native.leaves == len(found.native.passed)
-        and list(found.outputs) == list(range(len(found.graph.outputs)))
+        trace.native is not None
+        and not trace.state.assigned
+        and not trace.state.read
+        and len(arguments_of(trace)) == trace.native.leaves == len(trace.native.passed)
+        and list(trace.outputs) == list(range(len(trace.graph.outputs)))
     )
 
 
@@ -186,47 +186,47 @@ def _prototype(function: Any, args: Sequence[Any]) -> Specialisation:
     from numba.core import types
     from numba.np.numpy_support import as_dtype
 
-    wanted = []
+    kinds = []
     for arg in args:
         is_array = isinstance(arg, types.Array)
         if not is_array and not isinstance(arg, types.Number | types.Boolean):
             raise _refusal(f"an argument of {function.site.name} is {arg}, not an array or a number")
-        wanted.append((as_dtype(arg.dtype if is_array else arg), arg.ndim if is_array else 0))
-    found = _known_trace(function, wanted) or _example_trace(function, wanted)
-    if found is not None:
-        return found
+        kinds.append((as_dtype(arg.dtype if is_array else arg), arg.ndim if is_array else 0))
+    trace = _known_trace(function, kinds) or _example_trace(function, kinds)
+    if trace is not None:
+        return trace
     shown = ", ".join([str(arg) for arg in args])
     raise _refusal(
         f"{function.site.name} has no trace for ({shown}): call it once from Python with such arguments, so that its results are known"
     )
 
 
-def _known_trace(function: Any, wanted: list[Any]) -> Specialisation | None:
+def _known_trace(function: Any, kinds: list[Any]) -> Specialisation | None:
     """Return a trace for arguments of these dtypes and ranks."""
     site: CallSite = function.site
     for states in site.signatures.values():
-        for found in states.all():
-            if _is_straight(found) and _kinds(arguments_of(found)) == wanted:
-                return found
+        for trace in states.all():
+            if _is_straight(trace) and _kinds(arguments_of(trace)) == kinds:
+                return trace
     return None
 
 
-def _example_trace(function: Any, wanted: list[Any]) -> Specialisation | None:
+def _example_trace(function: Any, kinds: list[Any]) -> Specialisation | None:
     """Return a trace of an example: all extents are the same, one of a few numbers with which the function can be traced.
 
     Of a trace only the dtypes and ranks of the results matter here.
     """
-    ranks = [ndim for _, ndim in wanted]
+    ranks = [ndim for _, ndim in kinds]
     for extent in EXTENTS if any(ranks) else EXTENTS[:1]:
         arguments = [
-            np.ones((extent,) * ndim, dtype) if ndim else dtype.type(1).item() for dtype, ndim in wanted
+            np.ones((extent,) * ndim, dtype) if ndim else dtype.type(1).item() for dtype, ndim in kinds
         ]
         try:
             function.site.prepare(CallArguments(tuple(arguments), {}, function.site.static))
         except Exception as error:  # the shapes do not fit: a trace of the right ones would raise it again
             raise_interruption(error)
             continue
-        trace = _known_trace(function, wanted)
+        trace = _known_trace(function, kinds)
         if trace is not None:
             return trace
     return None
@@ -352,8 +352,8 @@ def _kernel_call() -> Any:
             status_type = ir.IntType(32)
 
             def data(type_: Any, array: Any) -> Any:
-                found = context.make_array(type_)(context, builder, array).data
-                return builder.bitcast(found, byte)
+                pointer = context.make_array(type_)(context, builder, array).data
+                return builder.bitcast(pointer, byte)
 
             def pointers(type_: Any, value: Any) -> list[Any]:
                 arrays = cgutils.unpack_tuple(builder, value, len(type_))
@@ -367,14 +367,14 @@ def _kernel_call() -> Any:
                 return table
 
             _, input_types, output_types, constants_type, scratch_type = signature.args
-            where, operands, made, kept, room = args
-            first = builder.bitcast(data(constants_type, kept), word.as_pointer())
+            where, operands, outputs, constants, room = args
+            first = builder.bitcast(data(constants_type, constants), word.as_pointer())
             captured = [
                 builder.inttoptr(builder.load(builder.gep(first, [ir.Constant(word, k)])), byte)
                 for k in range(MOST_CONSTANTS)
             ]
             sources = table_of([*pointers(input_types, operands), *captured])
-            targets = table_of(pointers(output_types, made))
+            targets = table_of(pointers(output_types, outputs))
             start = builder.ptrtoint(data(scratch_type, room), word)
             aligned = builder.and_(builder.add(start, ir.Constant(word, 63)), ir.Constant(word, -64))
             signature_ = ir.FunctionType(status_type, [byte.as_pointer(), byte.as_pointer(), byte])

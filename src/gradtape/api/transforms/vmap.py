@@ -125,9 +125,9 @@ def vmap(
     return jit_of(mapped, named("vmap", function), EVERYTHING_TRACED)
 
 
-def _axes(argument: str, given: Any) -> Any:
+def _axes(argument: str, nested_axes: Any) -> Any:
     """Return a nest of axes with Python integers for its entries."""
-    entries, spec = flatten(given)
+    entries, spec = flatten(nested_axes)
     axes = [integer(entry) for entry in entries]
     for entry, axis in zip(entries, axes, strict=True):
         if axis is None:
@@ -210,11 +210,11 @@ class Mapping:
         name = getattr(self._function, "__name__", "a function")
         tag = Mapped(f"the function {name!r} that {self._caller} maps", depth=len(contexts.stack))
         singles = {k: Value(aval(w.shape[1:], w.dtype), tags=(tag,)) for k, w in wholes.items()}
-        given = [Array(singles[k]) if k in singles else leaf for k, leaf in enumerate(leaves)]
+        elements = [Array(singles[k]) if k in singles else leaf for k, leaf in enumerate(leaves)]
         for k in singles:
-            if given[k].ndim != 1:
-                given[k]._contiguous = layout_of_element(leaves[k], axes[k])
-        arguments, keywords = unflatten(element_spec((args, kwargs), spec, axes), given)
+            if elements[k].ndim != 1:
+                elements[k]._contiguous = layout_of_element(leaves[k], axes[k])
+        arguments, keywords = unflatten(element_spec((args, kwargs), spec, axes), elements)
         substituted = {single: wholes[k] for k, single in singles.items()}
         tag.whole, tag.element = _elements_of(substituted, size, tag)
         moment = moment_now()
@@ -225,14 +225,14 @@ class Mapping:
             with unhidden_errors():
                 results = recordable_body(self._function)(*arguments, **keywords)
             for k, single in singles.items():
-                if given[k].value is not single and isinstance(leaves[k], Handle):
+                if elements[k].value is not single and isinstance(leaves[k], Handle):
                     note_write(leaves[k].value)
             self._refuse_writes(watch, containers, tag)
             outs, out_spec = flatten_with_none(results)
             values = [None if leaf is None else _result(leaf, self._caller) for leaf in outs]
-            known = [value for value in values if value is not None]
+            traced_values = [value for value in values if value is not None]
             seen = [value for shown, _ in tag.deferred for value in shown]
-            rolled = iter(rolled_since(moment, [*known, *seen], list(substituted)))
+            rolled = iter(rolled_since(moment, [*traced_values, *seen], list(substituted)))
             values = [None if value is None else next(rolled) for value in values]
             seen = list(rolled)
         finally:
@@ -249,22 +249,29 @@ class Mapping:
         )
         shared = iter(zip(batched[len(batched) - len(seen) :], seen, strict=True))
         for shown, finish in tag.deferred:
-            finish([value if whole is None else whole for whole, value in (next(shared) for _ in shown)])
+            finish(
+                [
+                    value if tag_of_elements is None else tag_of_elements
+                    for tag_of_elements, value in (next(shared) for _ in shown)
+                ]
+            )
         out_axes = spread_prefix(
             self._out_axes, results, f"{self._caller}: out_axes", "the results", here.site
         )
-        found, placed = iter(batched), []
+        batched_values, placed = iter(batched), []
         for position, (value, axis) in enumerate(zip(values, out_axes, strict=True)):
-            place = place_of_leaf(results, position, none_is_leaf=True)
-            placed.append(None if value is None else self._placed(value, next(found), size, axis, place))
+            path = place_of_leaf(results, position, none_is_leaf=True)
+            placed.append(
+                None if value is None else self._placed(value, next(batched_values), size, axis, path)
+            )
         return unflatten(out_spec, placed)
 
     @staticmethod
     def _refuse_writes(watch: WriteWatch, containers: list[Substitute], tag: Mapped) -> None:
         """Refuse to write to objects outside: there is one run for all elements, and each would write in its turn."""
 
-        def may_store(thing: Any, is_cached: bool, new: Any) -> bool:
-            return (is_cached or is_package_object(thing)) and not depends_on(new, tag)
+        def may_store(target: Any, is_cached: bool, new: Any) -> bool:
+            return (is_cached or is_package_object(target)) and not depends_on(new, tag)
 
         changed = [each.name for each in containers if each.is_changed(each.initial)]
         for name in (*watch.written(may_store), *changed):
@@ -287,15 +294,15 @@ class Mapping:
         for position, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
             if axis is None or leaf is None:
                 continue
-            place = self._place(position, args, kwargs)
-            value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, place)
+            path = self._place(position, args, kwargs)
+            value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, path)
             if not -value.ndim <= axis < value.ndim:
-                what = "a number" if value.ndim == 0 else f"an array of shape {value.shape}"
+                description = "a number" if value.ndim == 0 else f"an array of shape {value.shape}"
                 raise ShapeError(
-                    f"{self._caller}: {place} is {what}; it has no axis {axis} to map",
+                    f"{self._caller}: {path} is {description}; it has no axis {axis} to map",
                     where=here.site,
                     remedy="in_axes gives the mapped axis of each argument; None for arguments that all elements share"
-                    + ("; for that, pass it by position" if place.startswith("keyword") else ""),
+                    + ("; for that, pass it by position" if path.startswith("keyword") else ""),
                 )
             wholes[position] = to_front(value, axis % value.ndim)
         return wholes
@@ -308,7 +315,7 @@ class Mapping:
                 why="the number of elements is the length of a mapped axis, and there is none",
                 remedy="give at least one argument an axis in in_axes, or call the function itself",
             )
-        sizes = {position: whole.shape[0] for position, whole in wholes.items()}
+        sizes = {position: value.shape[0] for position, value in wholes.items()}
         if len(set(sizes.values())) > 1:
             listed = "; ".join(f"{self._place(k, args, kwargs)} has {size}" for k, size in sizes.items())
             raise ShapeError(
@@ -321,43 +328,43 @@ class Mapping:
     @staticmethod
     def _place(position: int, args: Any, kwargs: Any) -> str:
         """Return where a leaf stands in the arguments, for an error."""
-        place = place_of_leaf((args, kwargs), position, none_is_leaf=True)
-        kind = "argument" if place.startswith("[0]") else "keyword"
-        return f"{kind} {place[4:].replace(']', '', 1)}"
+        path = place_of_leaf((args, kwargs), position, none_is_leaf=True)
+        kind = "argument" if path.startswith("[0]") else "keyword"
+        return f"{kind} {path[4:].replace(']', '', 1)}"
 
-    def _placed(self, value: Value, batched: Value | None, size: int, axis: int | None, place: str) -> Array:
+    def _placed(self, value: Value, batched: Value | None, size: int, axis: int | None, path: str) -> Array:
         """Return a result with the mapped axis where it is wanted."""
         if axis is None:
             if batched is not None:
                 raise ArgumentError(
-                    f"{self._caller}: out_axes is None for result{place}, which differs between the elements",
+                    f"{self._caller}: out_axes is None for result{path}, which differs between the elements",
                     where=here.site,
                     remedy="give it an axis, or reduce it in the function to something that all elements share",
                 )
             return Array(value)
-        whole = in_front(value, size) if batched is None else batched
-        if not -whole.ndim <= axis < whole.ndim:
+        with_axis = in_front(value, size) if batched is None else batched
+        if not -with_axis.ndim <= axis < with_axis.ndim:
             raise ShapeError(
-                f"{self._caller}: out_axes puts the mapped axis at {axis} in result{place}, which has {whole.ndim} axes with it",
+                f"{self._caller}: out_axes puts the mapped axis at {axis} in result{path}, which has {with_axis.ndim} axes with it",
                 where=here.site,
-                remedy=f"choose an axis from {-whole.ndim} to {whole.ndim - 1}",
+                remedy=f"choose an axis from {-with_axis.ndim} to {with_axis.ndim - 1}",
             )
-        return Array(from_front(whole, axis % whole.ndim))
+        return Array(from_front(with_axis, axis % with_axis.ndim))
 
 
 def _elements_of(
     substituted: dict[Value, Value], size: int, tag: Mapped
 ) -> tuple[Callable[[Value], Value], Callable[[Value, bool], Value]]:
     """Return the functions that compute the values of all elements from those of one, and let one stand for those of all."""
-    found: dict[Value, Any] = dict(substituted)
+    batched_of: dict[Value, Any] = dict(substituted)
 
     def whole(value: Value) -> Value:
-        (made,) = batch_more([value], found, size, lambda each: tag not in each.tags)
-        return in_front(made.value, size) if isinstance(made, Shared) else made
+        (result,) = batch_more([value], batched_of, size, lambda each: tag not in each.tags)
+        return in_front(result.value, size) if isinstance(result, Shared) else result
 
-    def element(whole: Value, weak: bool) -> Value:
-        single = Value(aval(whole.shape[1:], whole.dtype, weak), tags=(tag,))
-        substituted[single] = found[single] = whole
+    def element(array: Value, weak: bool) -> Value:
+        single = Value(aval(array.shape[1:], array.dtype, weak), tags=(tag,))
+        substituted[single] = batched_of[single] = array
         return single
 
     return whole, element

@@ -148,7 +148,7 @@ class _Fit(NamedTuple):
 
 
 def combined(
-    known: Known, steps: Steps | None, results: Sequence[Any], changes: Sequence[Any]
+    observed: Known, steps: Steps | None, results: Sequence[Any], changes: Sequence[Any]
 ) -> tuple[list[Any], Any, list[tuple[Any, Any]] | None]:
     """Return by what the derivatives of the weights of all decisions are multiplied, for each result, and the weights of the samples.
 
@@ -172,33 +172,35 @@ def combined(
     scores : list of (Array, Array) or None
         For each result: further weights, and by what their derivatives are multiplied; if there are controls.
     """
-    samples, count = known.sizes.shape
-    inverse = np.where(np.arange(count) == known.chosen[:, None], known.inverse[:, None], 0.0)
-    shared: list[Any] = [still(x)[:, None] for x in (inverse, known.sizes)]
+    samples, count = observed.sizes.shape
+    inverse = np.where(np.arange(count) == observed.chosen[:, None], observed.inverse[:, None], 0.0)
+    shared: list[Any] = [still(x)[:, None] for x in (inverse, observed.sizes)]
     is_square, factors, track = False, count, None
-    if steps is not None and known.track is not None:
-        track = Track(*known.track)
+    if steps is not None and observed.track is not None:
+        track = Track(*observed.track)
         steps, track = _within(steps, track, samples)
     if steps is not None and track is not None:
         squares, factors = [steps.comparisons * _number_of_functions(track, flag) for flag in (True, False)]
         is_square = samples >= ENOUGH_FOR_SQUARES * squares
         factors = squares if is_square else factors
         numbers = [[still(x) for x in part] for part in track[1:]]
-        if steps.controls and known.is_scored is not None:
-            shared += [known.is_scored[:, None], still(known.score_size)[:, None]]
+        if steps.controls and observed.is_scored is not None:
+            shared += [observed.is_scored[:, None], still(observed.score_size)[:, None]]
         else:
             shared += [None, None]
-        ratio = np.zeros((samples, 0)) if known.ratio is None else still(known.ratio)[:, : steps.decisions]
+        ratio = (
+            np.zeros((samples, 0)) if observed.ratio is None else still(observed.ratio)[:, : steps.decisions]
+        )
         shared += [ratio[:, None], still(track.totals), *numbers]
     flat = [
         [still(np.reshape(x, (samples, -1, *x.shape[result.ndim :]))) for x in (result, change, usual)]
-        for result, change, usual in zip(results, changes, known.usual, strict=True)
+        for result, change, usual in zip(results, changes, observed.usual, strict=True)
     ]
-    whole = _Part(*[np.concatenate(each, axis=1) for each in zip(*flat, strict=True)], *shared)
+    complete = _Part(*[np.concatenate(each, axis=1) for each in zip(*flat, strict=True)], *shared)
     if samples < PARTS:
-        return _as_results(_differences(whole, 1.0), results), None, None
+        return _as_results(_differences(complete, 1.0), results), None, None
     ends = [samples * number // PARTS for number in range(PARTS + 1)]
-    parts = [whole.cut(start, stop) for start, stop in pairwise(ends)]
+    parts = [complete.cut(start, stop) for start, stop in pairwise(ends)]
     most = max(FITTED * factors, FITTED_AT_LEAST)
     fits = [_fit(part.cut(0, min(part.samples, most)), steps, is_square) for part in parts]
     fits = fits[1:] + fits[:1]
@@ -210,8 +212,8 @@ def combined(
             None,
         )
     rests = [_rest(*pair, is_square) for pair in pairs]
-    found = np.concatenate(
-        [_factors(*pair, rest, steps, is_square) for pair, rest in zip(pairs, rests, strict=True)]
+    factors_of_all = np.concatenate(
+        [_factors(*pair, residual, steps, is_square) for pair, residual in zip(pairs, rests, strict=True)]
     )
     weights = [_weights(*pair, is_square) for pair in pairs]
     weights = weights[-1:] + weights[:-1]
@@ -222,36 +224,40 @@ def combined(
     scores = None
     if steps.controls and track is not None:
         cuts = [(slice(start, stop), fit) for (start, stop), fit in zip(pairwise(ends), fits, strict=True)]
-        moved = np.concatenate([_of_controls(track, place, fit, steps, is_square) for place, fit in cuts])
-        pressed = np.concatenate([fit.share[:, 0] * rest for fit, rest in zip(fits, rests, strict=True)])
-        trusted = np.concatenate(
-            [fit.share[:, 0] + np.zeros(rest.shape) for fit, rest in zip(fits, rests, strict=True)]
+        moved = np.concatenate([_of_controls(track, columns, fit, steps, is_square) for columns, fit in cuts])
+        pressed = np.concatenate(
+            [fit.share[:, 0] * residual for fit, residual in zip(fits, rests, strict=True)]
         )
-        log_chance = np.zeros(samples) if known.log_chance is None else known.log_chance
+        trusted = np.concatenate(
+            [fit.share[:, 0] + np.zeros(residual.shape) for fit, residual in zip(fits, rests, strict=True)]
+        )
+        log_chance = np.zeros(samples) if observed.log_chance is None else observed.log_chance
         scores = _by_result(log_chance, moved, pressed, trusted, results)
-    return _as_results(found, results), np.concatenate(shares) / samples, scores
+    return _as_results(factors_of_all, results), np.concatenate(shares) / samples, scores
 
 
 def _within(steps: Steps, track: Track, samples: int) -> tuple[Steps | None, Track]:
     """Return the steps for whose factors there are enough samples: all of them, those without controls, or none."""
     if samples >= ENOUGH * steps.comparisons * _number_of_functions(track, False):
         return steps, track
-    kept = steps.comparisons - steps.controls
-    if steps.controls and kept:
-        products, shared = [[x[:, :kept] for x in part] for part in (track.products, track.shared)]
-        fewer = Track(track.totals[:, :kept], products, shared, track.own)
-        return _within(Steps(kept, steps.sizes, 0), fewer, samples)
+    plain_comparisons = steps.comparisons - steps.controls
+    if steps.controls and plain_comparisons:
+        products, shared = [
+            [x[:, :plain_comparisons] for x in part] for part in (track.products, track.shared)
+        ]
+        fewer = Track(track.totals[:, :plain_comparisons], products, shared, track.own)
+        return _within(Steps(plain_comparisons, steps.sizes, 0), fewer, samples)
     return None, track
 
 
-def _of_controls(track: Track, place: slice, fit: _Fit, steps: Steps, is_square: bool) -> Any:
+def _of_controls(track: Track, rows: slice, fit: _Fit, steps: Steps, is_square: bool) -> Any:
     """Return the part of the results that is fitted by controls, which has their derivatives."""
     last = slice(steps.comparisons - steps.controls, None)
     empty: list[Any] = [None] * 5
     part = _Part(*empty)._replace(
-        totals=track.totals[place, last],
-        products=[x[place, last] for x in track.products],
-        shared=[x[place, last] for x in track.shared],
+        totals=track.totals[rows, last],
+        products=[x[rows, last] for x in track.products],
+        shared=[x[rows, last] for x in track.shared],
         own=track.own,
     )
     scales = [_Scale(scale.middle[last], scale.inverse[last]) for scale in fit.shared]
@@ -259,7 +265,7 @@ def _of_controls(track: Track, place: slice, fit: _Fit, steps: Steps, is_square:
 
 
 def _by_result(
-    log_chance: Any, moved: Any, rest: Any, trusted: Any, results: Sequence[Any]
+    log_chance: Any, moved: Any, remainder: Any, trusted: Any, results: Sequence[Any]
 ) -> list[tuple[Any, Any]]:
     """Return the weights of the score function, and by what they are multiplied, for each result."""
     pairs, start = [], 0
@@ -268,27 +274,27 @@ def _by_result(
         here = slice(start, start + size)
         score = np.broadcast_to(log_chance[:, None], (result.shape[0], size))
         weight = np.stack([score, moved[:, here]], axis=-1)
-        factor = np.stack([rest[:, here], -trusted[:, here]], axis=-1)
+        factor = np.stack([remainder[:, here], -trusted[:, here]], axis=-1)
         shape = (*result.shape, 2)
         pairs.append((np.reshape(weight, shape), np.reshape(factor, shape)))
         start += size
     return pairs
 
 
-def _as_results(found: Any, results: Sequence[Any]) -> list[Any]:
+def _as_results(factors: Any, results: Sequence[Any]) -> list[Any]:
     """Return the factors of each result, given those of all of them."""
     parts, start = [], 0
     for result in results:
         size = int(np.prod(result.shape[1:]))
-        parts.append(np.reshape(found[:, start : start + size], (*result.shape, found.shape[-1])))
+        parts.append(np.reshape(factors[:, start : start + size], (*result.shape, factors.shape[-1])))
         start += size
     return parts
 
 
 def _number_of_functions(track: Track, is_square: bool) -> int:
     """Return how many functions of the state each comparison has; see `_functions`."""
-    shared, own = len(track.shared), len(track.own)
-    return 1 + shared + own + is_square * (shared * (shared + 1) // 2 + min(own, 1) * shared)
+    shared, own_count = len(track.shared), len(track.own)
+    return 1 + shared + own_count + is_square * (shared * (shared + 1) // 2 + min(own_count, 1) * shared)
 
 
 def _ratio(above: Any, below: Any, otherwise: float = 0.0) -> Any:
@@ -315,8 +321,8 @@ def _scaled(x: Any, scale: _Scale) -> Any:
 def _functions(part: _Part, fit: _Fit, is_square: bool) -> tuple[list[Any], list[list[Any]]]:
     """Return functions of the state of all comparisons, and those by which each number of the elements is multiplied."""
     shared = [_scaled(x, scale) for x, scale in zip(part.shared, fit.shared, strict=True)]
-    pairs = [x * y for place, x in enumerate(shared) for y in shared[place:]] if is_square else []
-    return shared + pairs, [shared if is_square and not place else [] for place in range(len(part.own))]
+    pairs = [x * y for position, x in enumerate(shared) for y in shared[position:]] if is_square else []
+    return shared + pairs, [shared if is_square and not position else [] for position in range(len(part.own))]
 
 
 def _columns(part: _Part, fit: _Fit, is_square: bool) -> list[Any]:
@@ -359,9 +365,9 @@ def _fit(part: _Part, steps: Steps | None, is_square: bool) -> _Fit:
     noise = noise * (left - table @ factors)
     both = np.concatenate([by_differences, noise], axis=1)
     both = both - np.mean(both, axis=0)
-    rest = np.mean((both - table @ solve(table.T @ both)) ** 2, axis=0)
+    residuals = np.mean((both - table @ solve(table.T @ both)) ** 2, axis=0)
     half = part.result.shape[1]
-    return fit._replace(share=_ratio(rest[:half], rest[:half] + rest[half:])[:, None])
+    return fit._replace(share=_ratio(residuals[:half], residuals[:half] + residuals[half:])[:, None])
 
 
 def _fitted(part: _Part, fit: _Fit, is_square: bool) -> Any:
@@ -379,7 +385,7 @@ def _rest(part: _Part, fit: _Fit, is_square: bool) -> Any:
     return part.result - fit.mean - _fitted(part, fit, is_square)
 
 
-def _factors(part: _Part, fit: _Fit, rest: Any, steps: Steps, is_square: bool) -> Any:
+def _factors(part: _Part, fit: _Fit, remainder: Any, steps: Steps, is_square: bool) -> Any:
     """Return the factors of the weights of some samples."""
     factors = _differences(part, fit.trust)
     if part.is_scored is not None:
@@ -387,13 +393,13 @@ def _factors(part: _Part, fit: _Fit, rest: Any, steps: Steps, is_square: bool) -
     if not steps.decisions:
         return factors
     first = factors[..., : steps.decisions]
-    both = (1.0 - fit.share) * first + fit.share * _scores(part, fit, rest, steps, is_square)
+    both = (1.0 - fit.share) * first + fit.share * _scores(part, fit, remainder, steps, is_square)
     return np.concatenate(
         [np.where(part.ratio != 0.0, both, first), factors[..., steps.decisions :]], axis=-1
     )
 
 
-def _scores(part: _Part, fit: _Fit, rest: Any, steps: Steps, is_square: bool) -> Any:
+def _scores(part: _Part, fit: _Fit, remainder: Any, steps: Steps, is_square: bool) -> Any:
     """Return the factors of the weights of the decisions that are steps, by the score function; meaningless where `ratio` is 0."""
     of_all, of_own = _functions(part, fit, is_square)
     every = []
@@ -405,7 +411,7 @@ def _scores(part: _Part, fit: _Fit, rest: Any, steps: Steps, is_square: bool) ->
             value = value + x * steps.spread(_polynomial(a[start:], functions))
             start += 1 + len(functions)
         signs = np.sign(part.sizes[:, 0, : steps.decisions])
-        every.append(signs * value + part.ratio[:, 0] * rest[:, result, None])
+        every.append(signs * value + part.ratio[:, 0] * remainder[:, result, None])
     return np.stack(every, axis=1)
 
 

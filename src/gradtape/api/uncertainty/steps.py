@@ -109,18 +109,18 @@ def steps_in(
         elif is_known and node.op is searchsorted:
             decision = searched_at(graph, node)
         if decision is not None and (decision.step is not None or decision.search is not None):
-            own, others = [graph.depends.get(x, 0) for x in node.inputs]
+            own_bits, others = [graph.depends.get(x, 0) for x in node.inputs]
             if decision.step is not None:
-                own, others = decision.step.bit, (own | others) & ~decision.step.bit
+                own_bits, others = decision.step.bit, (own_bits | others) & ~decision.step.bit
             else:
-                own, others = others, own
-            waiting.append(_Waiting(node.outs[0], own, others, number, decision))
+                own_bits, others = others, own_bits
+            waiting.append(_Waiting(node.outs[0], own_bits, others, number, decision))
     if is_known:
-        taken = sum(each.bit for each in waiting)
+        waiting_bits = sum(each.bit for each in waiting)
         draws = [
             _Waiting(value, bit, 0, None, None)
             for value, draw in graph.noise.items()
-            if draw.centred is not None and not (bit := graph.depends[value]) & taken
+            if draw.centred is not None and not (bit := graph.depends[value]) & waiting_bits
         ]
         waiting += draws
     waiting.sort(key=lambda each: each.bit)  # as they are drawn, where possible
@@ -158,27 +158,27 @@ class _Waiting(NamedTuple):
     decision: Decision | None
 
 
-def _control(graph: Graph, places: dict[Node, int], one: _Waiting, later: int) -> Control:
+def _control(graph: Graph, order: dict[Node, int], waiting: _Waiting, later: int) -> Control:
     """Return functions of a draw, or of what is taken at the outcome of a search."""
-    found = [
+    numbers_before = [
         value
-        for value in _described_by(graph, places, one.outcome, later)
+        for value in _described_by(graph, order, waiting.outcome, later)
         if graph.depends.get(value, 0) and is_inexact(value.dtype)
     ]
-    state = [_finite(graph.array(value) * 1.0) for value in found[:MOST_STATES]]
+    state = [_finite(graph.array(value) * 1.0) for value in numbers_before[:MOST_STATES]]
     shared = [np.mean(x) for x in state]
-    if one.decision is None:
-        numbers = Array(one.outcome)
-        centred = graph.noise[one.outcome].centred
+    if waiting.decision is None:
+        numbers = Array(waiting.outcome)
+        centred = graph.noise[waiting.outcome].centred
         assert centred is not None
         own = [x for x in state if x.ndim and x.shape == numbers.shape][:1]
         return Control(centred(numbers), shared, [y for x in own for y in (x, x * x)])
-    search = one.decision.search
+    search = waiting.decision.search
     assert search is not None
-    k, count = graph.array(one.outcome), search.chances.size
+    k, count = graph.array(waiting.outcome), search.chances.size
     tables = [
         _finite(graph.array(node.inputs[0]))
-        for node in graph.readers.get(one.outcome, ())
+        for node in graph.readers.get(waiting.outcome, ())
         if node.op is gather_row
         and node.inputs[0].shape == (count - 1,)
         and is_inexact(node.inputs[0].dtype)
@@ -202,10 +202,13 @@ def _is_felt(graph: Graph, outcome: Value, later: int) -> Any:
     value, is_felt = outcome, True
     while graph.times[value] == 1 and value in graph.readers:
         (node,) = graph.readers[value]
-        rest = [x for x in node.inputs if x is not value]
-        if any(graph.depends.get(x, 0) & later for x in rest) or node.outs[0].shape != outcome.shape:
+        operands_beside = [x for x in node.inputs if x is not value]
+        if (
+            any(graph.depends.get(x, 0) & later for x in operands_beside)
+            or node.outs[0].shape != outcome.shape
+        ):
             break
-        operands = [still(graph.array(x)) for x in rest]
+        operands = [still(graph.array(x)) for x in operands_beside]
         if node.op is where and node.inputs[0] is value:
             is_here = operands[0] != operands[1]
         elif node.op is where:
@@ -223,23 +226,23 @@ def _is_felt(graph: Graph, outcome: Value, later: int) -> Any:
     return is_felt
 
 
-def _state(graph: Graph, places: dict[Node, int], outcome: Value, later: int, step: Step) -> State:
+def _state(graph: Graph, order: dict[Node, int], outcome: Value, later: int, step: Step) -> State:
     """Return the state before a step: its chance, and numbers that are combined with what depends on its outcome, the nearest first."""
-    found = itertools.islice(_described_by(graph, places, outcome, later), MOST_STATES)
-    state = [_finite(still(graph.array(value) * 1.0)) for value in found]
+    numbers_before = itertools.islice(_described_by(graph, order, outcome, later), MOST_STATES)
+    state = [_finite(still(graph.array(value) * 1.0)) for value in numbers_before]
     if graph.tag in step.chance.value.tags:
         state.append(step.chance)
-    own = [x for x in state if x.ndim][:1]
+    variates = [x for x in state if x.ndim][:1]
     if outcome.size > 1:
         before = np.reshape(np.cumsum(step.increment), outcome.shape) - step.increment
-        own = [before, before**2, *own]
-    return State([np.mean(x) for x in state], own)
+        variates = [before, before**2, *variates]
+    return State([np.mean(x) for x in state], variates)
 
 
-def _described_by(graph: Graph, places: dict[Node, int], outcome: Value, later: int) -> Iterator[Value]:
+def _described_by(graph: Graph, order: dict[Node, int], outcome: Value, later: int) -> Iterator[Value]:
     """Yield numbers that are combined with what depends on an outcome, the nearest first, and that depend on no later number."""
-    affected, found = {outcome}, set[Value]()
-    ahead = sorted(places[node] for node in graph.readers.get(outcome, ()))
+    affected, yielded = {outcome}, set[Value]()
+    ahead = sorted(order[node] for node in graph.readers.get(outcome, ()))
     for _ in range(LOOKED_AT):
         if not ahead:
             return
@@ -251,13 +254,13 @@ def _described_by(graph: Graph, places: dict[Node, int], outcome: Value, later: 
                 and is_alike
                 and (graph.tag in value.tags or value.ndim)
                 and value not in affected
-                and value not in found
+                and value not in yielded
             ):
-                found.add(value)
+                yielded.add(value)
                 yield value
         for out in node.outs:
             if out not in affected:
                 affected.add(out)
                 for reader in graph.readers.get(out, ()):
-                    if places[reader] not in ahead:
-                        heapq.heappush(ahead, places[reader])
+                    if order[reader] not in ahead:
+                        heapq.heappush(ahead, order[reader])

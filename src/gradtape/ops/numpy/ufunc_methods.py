@@ -52,16 +52,16 @@ def _place(base: Value, indices: Any) -> Basic | Advanced:
 def at(row: Any, a: Any, indices: Any, b: Any = None) -> Value:
     """Return `a` after a ufunc has changed the elements at `indices`: one after the other where they may repeat."""
     base = as_array(a)
-    place = _place(base, indices)
-    if isinstance(place, Advanced) and not place.distinct(base.shape):
-        return _at_repeated(row, base, place, b)
-    read = place.read(base)
+    index = _place(base, indices)
+    if isinstance(index, Advanced) and not index.distinct(base.shape):
+        return _at_repeated(row, base, index, b)
+    read = index.read(base)
     changed = row(read) if b is None else row(read, as_array(b))
-    return place.write(base, fit_for_write(changed, base.dtype, read.shape))
+    return index.write(base, fit_for_write(changed, base.dtype, read.shape))
 
 
-def _at_repeated(row: Any, base: Value, place: Advanced, b: Any) -> Value:
-    numbers = place.read(constant(np.arange(base.size).reshape(base.shape)))
+def _at_repeated(row: Any, base: Value, index: Advanced, b: Any) -> Value:
+    numbers = index.read(constant(np.arange(base.size).reshape(base.shape)))
     elements = [reshape(numbers, (numbers.size,))]
     if b is not None:
         elements.append(reshape(broadcast_to(as_array(b), numbers.shape), (numbers.size,)))
@@ -70,9 +70,9 @@ def _at_repeated(row: Any, base: Value, place: Advanced, b: Any) -> Value:
         consts: Sequence[Value], carries: Sequence[Value], each: Sequence[Value]
     ) -> tuple[list[Value], list[Value]]:
         (flat,) = carries
-        one = parse_index(flat.shape, each[0])
-        read = one.read(flat)
-        return [one.write(flat, fit_for_write(row(read, *each[1:]), flat.dtype, read.shape))], []
+        element_index = parse_index(flat.shape, each[0])
+        read = element_index.read(flat)
+        return [element_index.write(flat, fit_for_write(row(read, *each[1:]), flat.dtype, read.shape))], []
 
     if not numbers.size:
         return base
@@ -102,9 +102,9 @@ def _first_and_rest(lines: Value) -> tuple[Value, Value]:
 
 def _ufunc(row: Any) -> np.ufunc:
     """Return the ufunc of a row: of NumPy or, as a method of it was called, of the module of SciPy that is imported."""
-    name = next(name for name, known in UFUNCS.items() if known is row)
-    found: np.ufunc = getattr(np, name, None) or getattr(sys.modules["scipy.special"], name)
-    return found
+    name = next(name for name, candidate in UFUNCS.items() if candidate is row)
+    ufunc: np.ufunc = getattr(np, name, None) or getattr(sys.modules["scipy.special"], name)
+    return ufunc
 
 
 def _fold_operand(row: Any, method: str, array: Any, dtype: Any) -> Value:
@@ -153,15 +153,15 @@ def reduce(
         raise ValueError(
             f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a where mask one has to specify 'initial'"
         )
-    kept = [extent for place, extent in enumerate(x.shape) if place not in axes]
-    count = math.prod([x.shape[place] for place in axes])
+    kept_extents = [extent for axis_number, extent in enumerate(x.shape) if axis_number not in axes]
+    count = math.prod([x.shape[axis_number] for axis_number in axes])
     lines, masks = [
-        None if each is None else reshape(moved(each, axes, tuple(range(len(axes)))), (count, *kept))
+        None if each is None else reshape(moved(each, axes, tuple(range(len(axes)))), (count, *kept_extents))
         for each in (x, mask)
     ]
     assert lines is not None
     if first is not None:
-        result = broadcast_to(convert(as_value(first), x.dtype), tuple(kept))
+        result = broadcast_to(convert(as_value(first), x.dtype), tuple(kept_extents))
     elif count:
         result, lines = _first_and_rest(lines)
     else:
@@ -178,12 +178,12 @@ def accumulate(row: Any, array: Any, axis: Any = 0, dtype: Any = None) -> Value:
     x = _fold_operand(row, "accumulate", array, dtype)
     if x.ndim == 0 and axis in (0, -1, None):
         raise TypeError("cannot accumulate on a scalar")
-    place = one_axis(axis, x.ndim)
-    lines = moved(x, (place,), (0,))
+    position = one_axis(axis, x.ndim)
+    lines = moved(x, (position,), (0,))
     if lines.shape[0] > 1:
-        _, rest = _fold(row, *_first_and_rest(lines))
-        lines = join([cut(lines, 0, 0, 1), rest], 0)
-    return moved(lines, (0,), (place,))
+        _, folded = _fold(row, *_first_and_rest(lines))
+        lines = join([cut(lines, 0, 0, 1), folded], 0)
+    return moved(lines, (0,), (position,))
 
 
 GENERIC_METHODS["outer"] = outer
@@ -195,13 +195,13 @@ GENERIC_METHODS["accumulate"] = accumulate
 def _accumulating(sign: Callable[[Value], Value]) -> Callable[..., Value]:
     def at_repeated(a: Any, indices: Any, b: Any) -> Value:
         base = as_array(a)
-        place = _place(base, indices)
-        shape = place.result
+        index = _place(base, indices)
+        shape = index.result
         change = as_array(b)
-        if isinstance(place, Basic):
-            changed = add(place.read(base), sign(change))
-            return place.write(base, fit_for_write(changed, base.dtype, shape))
-        return place.accumulate(base, fit_for_write(sign(change), base.dtype, shape))
+        if isinstance(index, Basic):
+            changed = add(index.read(base), sign(change))
+            return index.write(base, fit_for_write(changed, base.dtype, shape))
+        return index.accumulate(base, fit_for_write(sign(change), base.dtype, shape))
 
     return at_repeated
 
@@ -228,19 +228,19 @@ def _reduceat(name: str, reduce: Callable[..., Value]) -> Callable[..., Value]:
             if x.ndim > 1:
                 raise ValueError("reduceat does not allow multiple axes")
             axis = 0
-        place = one_axis(axis, x.ndim)
-        extent = x.shape[place]
+        position = one_axis(axis, x.ndim)
+        extent = x.shape[position]
         starts = [int(k) for k in concrete(indices, "indices")]
         for start in starts:
             if not 0 <= start < extent:
                 raise IndexError(f"index {start} out-of-bounds in {name}.reduceat [0, {extent})")
         pieces = []
         for start, stop in zip(starts, [*starts[1:], extent], strict=True):
-            piece = cut(x, place, start, max(stop, start + 1))
-            pieces.append(reduce(piece, place, dtype, True))
+            piece = cut(x, position, start, max(stop, start + 1))
+            pieces.append(reduce(piece, position, dtype, True))
         if not pieces:
-            return convert(cut(x, place, 0, 0), x.dtype)
-        return join(pieces, place)
+            return convert(cut(x, position, 0, 0), x.dtype)
+        return join(pieces, position)
 
     return reduceat
 
@@ -248,9 +248,9 @@ def _reduceat(name: str, reduce: Callable[..., Value]) -> Callable[..., Value]:
 def reduceat(row: Any, array: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Value:
     """Fold segments of an array by a ufunc without a reduction: from the first element on, not from the identity."""
 
-    def last(piece: Value, place: int, dtype: Any, keepdims: bool) -> Value:
-        each = accumulate(row, piece, place, dtype)
-        return cut(each, place, each.shape[place] - 1, each.shape[place])
+    def last(piece: Value, position: int, dtype: Any, keepdims: bool) -> Value:
+        each = accumulate(row, piece, position, dtype)
+        return cut(each, position, each.shape[position] - 1, each.shape[position])
 
     return _reduceat(_ufunc(row).__name__, last)(array, indices, axis, dtype)
 

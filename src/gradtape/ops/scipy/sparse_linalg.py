@@ -38,14 +38,14 @@ class _Last:
         self._known: list[tuple[Any, tuple[NDArray, ...], Any]] = []
 
     def get(self, key: Any, arrays: Sequence[NDArray]) -> Any:
-        for known, held, result in self._known:
-            if known == key and all(map(np.array_equal, held, arrays)):
+        for last_key, last_arrays, result in self._known:
+            if last_key == key and all(map(np.array_equal, last_arrays, arrays)):
                 return result
         return None
 
     def put(self, key: Any, arrays: Sequence[NDArray], result: Any) -> None:
-        kept = tuple([np.array(array) for array in arrays])
-        self._known = [(key, kept, result), *self._known[: self._count - 1]]
+        copies = tuple([np.array(array) for array in arrays])
+        self._known = [(key, copies, result), *self._known[: self._count - 1]]
 
 
 _factors = _Last(4)
@@ -97,21 +97,25 @@ def _iterated(
     import scipy.sparse.linalg
 
     key, arrays = (method, options, transposed), (data, rows, columns, b)
-    given = _given(method, options, transposed)
-    matrix = given.pop("A", None)
-    known: tuple[NDArray, NDArray] | None = None if matrix is not None else _solutions.get(key, arrays)
-    if known is not None:
-        return known
+    keywords = _given(method, options, transposed)
+    matrix = keywords.pop("A", None)
+    last_solution: tuple[NDArray, NDArray] | None = (
+        None if matrix is not None else _solutions.get(key, arrays)
+    )
+    if last_solution is not None:
+        return last_solution
     dtype = np.result_type(data, b, np.float32)
     if matrix is None:
         matrix = _matrix(data.astype(dtype), rows, columns, len(b))
         matrix = matrix.T.tocsr() if transposed else matrix.tocsr()
-    found = np.empty(b.shape, dtype)
+    solution = np.empty(b.shape, dtype)
     infos = np.zeros(b.shape[1], np.int64)
     for k in range(b.shape[1]):
-        found[:, k], infos[k] = getattr(scipy.sparse.linalg, method)(matrix, b[:, k].astype(dtype), **given)
+        solution[:, k], infos[k] = getattr(scipy.sparse.linalg, method)(
+            matrix, b[:, k].astype(dtype), **keywords
+        )
         if infos[k]:
-            residual = np.linalg.norm(matrix @ found[:, k] - b[:, k])
+            residual = np.linalg.norm(matrix @ solution[:, k] - b[:, k])
             warn(
                 GradtapeWarning,
                 f"scipy.sparse.linalg.{method} has not converged: the residual is {residual:.3g}",
@@ -120,7 +124,7 @@ def _iterated(
                 remedy="rtol=, maxiter=, or spsolve",
             )
     info = infos[np.argmax(np.abs(infos))] if len(infos) else np.int64(0)
-    result = found, np.asarray(info)
+    result = solution, np.asarray(info)
     _solutions.put(key, arrays, result)
     return result
 
@@ -130,15 +134,17 @@ def _given(method: str, options: Any, transposed: bool) -> dict[str, Any]:
 
     Functions and operators are in `FUNCTIONS`. For derivatives there are other right-hand sides: they take the preconditioner only.
     """
-    given = dict(options)
-    key, is_derivative = given.pop("local", ""), given.pop("is_derivative", False)
+    keywords = dict(options)
+    key, is_derivative = keywords.pop("local", ""), keywords.pop("is_derivative", False)
     if key:
         extra = dict(zip(("A", "x0", "M", "callback"), FUNCTIONS[key](), strict=True))
-        wanted = ("A", "M") if is_derivative else tuple(extra)
-        given.update({name: extra[name] for name in wanted if extra[name] is not None})
+        names = ("A", "M") if is_derivative else tuple(extra)
+        keywords.update({name: extra[name] for name in names if extra[name] is not None})
         if transposed:
-            given.update({name: _transposed(given[name], method) for name in ("A", "M") if name in given})
-    return given
+            keywords.update(
+                {name: _transposed(keywords[name], method) for name in ("A", "M") if name in keywords}
+            )
+    return keywords
 
 
 def _transposed(operator: Any, method: str) -> Any:
@@ -211,11 +217,11 @@ def _product_of(data: Value, rows: Value, columns: Value, x: Value, height: int)
     count, length = prod(lead), data.shape[-1]
     flat = reshape(x, (count, size, width))
     problems = expand(constant(np.arange(count, dtype=INTP)), (count, length), (0,))
-    places = [convert(reshape(index, (count, length)), INTP) for index in (rows, columns)]
+    positions = [convert(reshape(index, (count, length)), INTP) for index in (rows, columns)]
     numbers = expand(reshape(data, (count, length)), (count, length, width), (0, 1))
-    terms = multiply(numbers, gather(flat, problems, places[1]))
+    terms = multiply(numbers, gather(flat, problems, positions[1]))
     zeros = broadcast_to(literal(0, terms.dtype), (count, height, width))
-    return reshape(put_add(zeros, terms, problems, places[0]), (*lead, height, width))
+    return reshape(put_add(zeros, terms, problems, positions[0]), (*lead, height, width))
 
 
 def _shapes(data: Any, rows: Any, columns: Any, b: Any, **params: Any) -> tuple[Any, ...]:
@@ -344,15 +350,15 @@ def _eigenpairs(
 ) -> tuple[NDArray, NDArray]:
     import scipy.sparse.linalg
 
-    given = _unfrozen(options)
+    keywords = _unfrozen(options)
     if not height:
         w, vectors = scipy.sparse.linalg.eigsh(
-            _matrix_of(data, rows, columns, (size, size)), k=count, **given
+            _matrix_of(data, rows, columns, (size, size)), k=count, **keywords
         )
         return w, vectors.T
     upper = rows < height
     matrix = _matrix_of(data[upper], rows[upper], columns[upper] - height, (height, size - height))
-    u, s, vh = scipy.sparse.linalg.svds(matrix, k=count, **given)
+    u, s, vh = scipy.sparse.linalg.svds(matrix, k=count, **keywords)
     return s, np.concatenate([u.T, vh], axis=1) / np.sqrt(2.0)
 
 
@@ -383,23 +389,23 @@ def _eigenpairs_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, A
             return None, None
         shift = expand(negative(w), vectors.shape, tuple(range(w.ndim)))
         rows_, columns_ = each(convert(rows, INTP)), each(convert(columns, INTP))
-        places = _row_of(np.arange(size, dtype=INTP), vectors, size)
+        diagonal = _row_of(np.arange(size, dtype=INTP), vectors, size)
         last = _row_of(np.asarray(size, INTP), vectors, size)
         bordered = join([each(data), shift, vectors, vectors], axis=w.ndim)
         system = (
             bordered,
-            join([rows_, places, places, last], axis=w.ndim),
-            join([columns_, places, last, places], axis=w.ndim),
+            join([rows_, diagonal, diagonal, last], axis=w.ndim),
+            join([columns_, diagonal, last, diagonal], axis=w.ndim),
         )
         moved = negative(_swapped(_product(change, rows, columns, _swapped(vectors), False)))
         zero = _row_of(np.asarray(0, moved.dtype), moved, 1)
         right = reshape(join([moved, zero], axis=w.ndim), (*w.shape, size + 1, 1))
-        found = reshape(sparse_solve(*system, right, transposed=False), (*w.shape, size + 1))
+        derivatives = reshape(sparse_solve(*system, right, transposed=False), (*w.shape, size + 1))
         begin, steps = (0,) * w.ndim, (1,) * (w.ndim + 1)
-        slope = slice_(found, (*begin, size), (*w.shape, 1), steps)
+        slope = slice_(derivatives, (*begin, size), (*w.shape, 1), steps)
         return (
             negative(reshape(slope, w.shape)),
-            slice_(found, (*begin, 0), (*w.shape, size), steps),
+            slice_(derivatives, (*begin, 0), (*w.shape, size), steps),
         )
 
     return push
@@ -434,9 +440,13 @@ def _least_squares(
     import scipy.sparse.linalg
 
     matrix = _matrix_of(data, rows, columns, (len(b), width))
-    x, *rest = getattr(scipy.sparse.linalg, method)(matrix, b, damp, **_unfrozen(options))
-    numbers = [number for number in rest if np.ndim(number) == 0]
-    return x, np.asarray(numbers, np.float64), np.asarray(rest[-1] if np.ndim(rest[-1]) else np.zeros(width))
+    x, *statistics = getattr(scipy.sparse.linalg, method)(matrix, b, damp, **_unfrozen(options))
+    numbers = [number for number in statistics if np.ndim(number) == 0]
+    return (
+        x,
+        np.asarray(numbers, np.float64),
+        np.asarray(statistics[-1] if np.ndim(statistics[-1]) else np.zeros(width)),
+    )
 
 
 def _least_squares_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
@@ -455,25 +465,25 @@ def _least_squares_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str
         bottom = zeros_like(x)
         if change is not None:
             fitted = reshape(_product_of(data, rows, columns, column(x), height), b.shape)
-            rest = column(subtract(b, fitted))
+            residual = column(subtract(b, fitted))
             top = subtract(top, reshape(_product_of(change, rows, columns, column(x), height), b.shape))
-            bottom = negative(reshape(_product_of(change, columns, rows, rest, width), x.shape))
+            bottom = negative(reshape(_product_of(change, columns, rows, residual, width), x.shape))
         below = _row_of(np.asarray(-(params["damp"] ** 2), data.dtype), data, width)
         rows_, columns_ = convert(rows, INTP), convert(columns, INTP)
         height_ = _row_of(np.asarray(height, INTP), rows, rows.shape[-1])
         first = _row_of(np.arange(height, dtype=INTP), rows, height)
         second = _row_of(np.arange(height, height + width, dtype=INTP), rows, width)
         shifted = add(columns_, height_)
-        ones = _row_of(np.asarray(1, data.dtype), data, height)
+        unit = _row_of(np.asarray(1, data.dtype), data, height)
         system = (
-            join([ones, data, data, below], axis=axis),
+            join([unit, data, data, below], axis=axis),
             join([first, rows_, shifted, second], axis=axis),
             join([first, shifted, rows_, second], axis=axis),
         )
-        found = sparse_solve(*system, column(join([top, bottom], axis=axis)), transposed=False)
+        solution = sparse_solve(*system, column(join([top, bottom], axis=axis)), transposed=False)
         lead = b.shape[:-1]
         begin, steps = (0,) * len(lead), (1,) * (len(lead) + 2)
-        part = slice_(found, (*begin, height, 0), (*lead, width, 1), steps)
+        part = slice_(solution, (*begin, height, 0), (*lead, width, 1), steps)
         return reshape(part, x.shape), None, None
 
     return push

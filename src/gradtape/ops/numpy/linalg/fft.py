@@ -59,8 +59,8 @@ def _plan(n: int) -> tuple[int, int]:
     best = (n, n) if n <= PRIME else (1 << 40, 0)
     for first in range(2, min(DIRECT, n // 2) + 1):
         if n % first == 0:
-            rest, _ = _plan(n // first)
-            best = min(best, (first + rest + FOLD, first))
+            products, _ = _plan(n // first)
+            best = min(best, (first + products + FOLD, first))
     return best
 
 
@@ -84,10 +84,13 @@ def _multiplied(x: Value, matrix: NDArray, axis: int) -> Value:
     """Return the product over one of the last two axes with a matrix, in whose second axis the result goes on."""
     subscripts = tuple(range(x.ndim))
     out = tuple([x.ndim if subscript == subscripts[axis] else subscript for subscript in subscripts])
-    places = {"x": subscripts, "y": (subscripts[axis], x.ndim), "out": out}
+    all_subscripts = {"x": subscripts, "y": (subscripts[axis], x.ndim), "out": out}
     if x.dtype.kind == "c":
-        return contract_row(x, constant(matrix.astype(x.dtype)), **places)
-    parts = [contract_row(x, constant(part.astype(x.dtype)), **places) for part in (matrix.real, matrix.imag)]
+        return contract_row(x, constant(matrix.astype(x.dtype)), **all_subscripts)
+    parts = [
+        contract_row(x, constant(part.astype(x.dtype)), **all_subscripts)
+        for part in (matrix.real, matrix.imag)
+    ]
     return from_parts(*parts)
 
 
@@ -120,8 +123,8 @@ def _mirrored(half: Value, n: int, sign: int) -> Value:
     starts = (*[0] * (half.ndim - 1), (n - 1) // 2)
     shape = (*half.shape[:-1], (n - 1) // 2)
     other = conjugate(slice_(half, starts, shape, (*[1] * (half.ndim - 1), -1)))
-    whole = join([half, other], half.ndim - 1)
-    return whole if sign < 0 else conjugate(whole)
+    spectrum = join([half, other], half.ndim - 1)
+    return spectrum if sign < 0 else conjugate(spectrum)
 
 
 def _by_convolution(x: Value, sign: int) -> Value:
@@ -133,8 +136,8 @@ def _by_convolution(x: Value, sign: int) -> Value:
     kernel[:n] = chirp.conj()
     kernel[size - n + 1 :] = chirp[:0:-1].conj()
     spectrum = transform(_resized(_scaled(x, chirp), size), -1)
-    found = transform(_scaled(spectrum, np.fft.fft(kernel) / size), 1)
-    return _scaled(_resized(found, n), chirp)
+    convolved = transform(_scaled(spectrum, np.fft.fft(kernel) / size), 1)
+    return _scaled(_resized(convolved, n), chirp)
 
 
 def _resized(x: Value, n: int) -> Value:
@@ -180,8 +183,8 @@ Rule = Callable[[Value, int, Any], Value]
 def _complex(sign: int) -> Rule:
     def rule(x: Value, n: int, norm: Any) -> Value:
         factor = _factor(n, norm, sign < 0)
-        found = transform(_resized(x, n), sign)
-        return found if factor == 1 else found * factor
+        transformed = transform(_resized(x, n), sign)
+        return transformed if factor == 1 else transformed * factor
 
     return rule
 
@@ -194,8 +197,8 @@ def _half(x: Value, n: int, norm: Any) -> Value:
         )
     if _takes_routine(x, n):
         factor = _factor(n, norm, True)
-        found = half_fourier(_resized(x, n))
-        return found if factor == 1 else found * factor
+        transformed = half_fourier(_resized(x, n))
+        return transformed if factor == 1 else transformed * factor
     return _with_real_ends(_resized(_complex(-1)(x, n, norm), n // 2 + 1), n)
 
 
@@ -210,29 +213,29 @@ def _with_real_ends(half: Value, n: int) -> Value:
 
 def _whole(x: Value, n: int, norm: Any) -> Value:
     """The other half is the conjugate of this one: twice the real part of what this half contributes."""
-    kept = n // 2 + 1
+    half_length = n // 2 + 1
     if _takes_routine(x, n):
-        spectrum = _resized(x, kept)
+        spectrum = _resized(x, half_length)
         if spectrum.dtype.kind != "c":
             spectrum = convert(spectrum, np.result_type(spectrum.dtype, np.complex64))
         return real_fourier(spectrum, n=n) * _factor(n, norm, False)
-    weights = np.full(kept, 2.0)
+    weights = np.full(half_length, 2.0)
     weights[0] = 1
     if n % 2 == 0:
         weights[-1] = 1
     factor = _factor(n, norm, False)
-    return real(transform(_resized(_scaled(_resized(x, kept), weights * factor), n), 1))
+    return real(transform(_resized(_scaled(_resized(x, half_length), weights * factor), n), 1))
 
 
 def _along(rule: Rule, a: Any, n: Any, axis: Any, norm: Any, whole: bool = False) -> Value:
     """Apply a rule to one axis."""
     x = _floating(a)
-    place = one_axis(axis, x.ndim)
+    position = one_axis(axis, x.ndim)
     if whole and n is None:
-        n = 2 * (x.shape[place] - 1)
-    count = _length(n, x, place)
-    last = moved(x, (place,), (x.ndim - 1,))
-    return moved(rule(last, count, norm), (x.ndim - 1,), (place,))
+        n = 2 * (x.shape[position] - 1)
+    count = _length(n, x, position)
+    last = moved(x, (position,), (x.ndim - 1,))
+    return moved(rule(last, count, norm), (x.ndim - 1,), (position,))
 
 
 _FORWARD, _BACKWARD = _complex(-1), _complex(1)
@@ -302,22 +305,22 @@ def _several(a: Any, s: Any, axes: Any, whole: bool = False) -> tuple[Value, lis
     """
     x = _floating(a)
     if axes is None:
-        places = list(range(0 if s is None else x.ndim - len(s), x.ndim))
+        positions = list(range(0 if s is None else x.ndim - len(s), x.ndim))
     else:
-        places = [one_axis(axis, x.ndim) for axis in axes]
-    given = [-1] * len(places)
+        positions = [one_axis(axis, x.ndim) for axis in axes]
+    sizes = [-1] * len(positions)
     if s is not None:
-        if len(s) != len(places):
+        if len(s) != len(positions):
             raise ArgumentError(
-                f"s has {len(s)} entries for {len(places)} axes",
+                f"s has {len(s)} entries for {len(positions)} axes",
                 where=here.site,
                 remedy="give one length for each axis",
             )
-        given = [as_int(each, "s") for each in s]
-    lengths = [x.shape[place] if n == -1 else n for n, place in zip(given, places, strict=True)]
-    if whole and given[-1:] == [-1]:
-        lengths[-1] = 2 * (x.shape[places[-1]] - 1)
-    return x, lengths, places
+        sizes = [as_int(each, "s") for each in s]
+    lengths = [x.shape[position] if n == -1 else n for n, position in zip(sizes, positions, strict=True)]
+    if whole and sizes[-1:] == [-1]:
+        lengths[-1] = 2 * (x.shape[positions[-1]] - 1)
+    return x, lengths, positions
 
 
 def _one_after_the_other(
@@ -351,17 +354,17 @@ def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Value:
 @implements(np.fft.rfftn, samples=PLANES, dtypes="qf")
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Value:
     """Follow `numpy.fft.rfftn`."""
-    x, lengths, places = _several(a, s, axes)
-    x = _along(_half, x, lengths[-1], places[-1], norm)
-    return _one_after_the_other(_FORWARD, x, lengths[:-1], places[:-1], norm)
+    x, lengths, positions = _several(a, s, axes)
+    x = _along(_half, x, lengths[-1], positions[-1], norm)
+    return _one_after_the_other(_FORWARD, x, lengths[:-1], positions[:-1], norm)
 
 
 @implements(np.fft.irfftn, samples=PLANES, dtypes="qfD")
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Value:
     """Follow `numpy.fft.irfftn`."""
-    x, lengths, places = _several(a, s, axes, whole=True)
-    x = _one_after_the_other(_BACKWARD, x, lengths[:-1], places[:-1], norm)
-    return _along(_whole, x, lengths[-1], places[-1], norm, whole=True)
+    x, lengths, positions = _several(a, s, axes, whole=True)
+    x = _one_after_the_other(_BACKWARD, x, lengths[:-1], positions[:-1], norm)
+    return _along(_whole, x, lengths[-1], positions[-1], norm, whole=True)
 
 
 @implements(np.fft.fft2, samples=PLANES[:3], dtypes="fD")

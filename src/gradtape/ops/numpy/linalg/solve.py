@@ -103,9 +103,9 @@ def _solved_by_parts(a: Value, b: Value) -> Value:
     """Return the solutions for complex matrices: those of real ones of twice the size, for which there are routines in kernels."""
     rows, columns, n = a.ndim - 2, a.ndim - 1, a.shape[-1]
     first, second = real(a), imag(a)
-    whole = join([join([first, -second], columns), join([second, first], columns)], rows)
-    found = solved(whole, join([real(b), imag(b)], rows))
-    return from_parts(cut(found, rows, 0, n), cut(found, rows, n, 2 * n))
+    stacked_matrix = join([join([first, -second], columns), join([second, first], columns)], rows)
+    stacked_solution = solved(stacked_matrix, join([real(b), imag(b)], rows))
+    return from_parts(cut(stacked_solution, rows, 0, n), cut(stacked_solution, rows, n, 2 * n))
 
 
 def identity_like(a: Value) -> Value:
@@ -134,11 +134,11 @@ SQUARES = ((3, 3), (2, 4, 4), (1, 1), (0, 2, 2), (0, 0))
 def solve(a: Any, b: Any) -> Value:
     """Follow `numpy.linalg.solve`."""
     left, right = square(inexact(a)), inexact(b, "b")
-    one = right.ndim == 1
-    if right.ndim == 0 or right.shape[0 if one else -2] != left.shape[-1]:
+    is_vector = right.ndim == 1
+    if right.ndim == 0 or right.shape[0 if is_vector else -2] != left.shape[-1]:
         raise unsolvable(left, right)
-    found = solved(left, reshape(right, (*right.shape, 1)) if one else right)
-    return reshape(found, found.shape[:-1]) if one else found
+    solution = solved(left, reshape(right, (*right.shape, 1)) if is_vector else right)
+    return reshape(solution, solution.shape[:-1]) if is_vector else solution
 
 
 @implements(np.linalg.inv, samples=(*map(sample, SQUARES), sample((2, 3)), sample((3,))), dtypes="qfFD")
@@ -164,14 +164,14 @@ def _parity(pivots: Value, dtype: np.dtype[Any]) -> Value:
 
 def _sign_and_log(x: Value) -> tuple[Value, Value]:
     factors, pivots = lu.results(x)
-    whole = log_det(x, factors, pivots)
+    log_determinant = log_det(x, factors, pivots)
     if x.dtype.kind != "c":
         signs = sign(diagonal(factors))
-        return _parity(pivots, x.dtype) * reduce_prod(signs, axes=(signs.ndim - 1,)), whole
-    angle = imag(whole)
+        return _parity(pivots, x.dtype) * reduce_prod(signs, axes=(signs.ndim - 1,)), log_determinant
+    angle = imag(log_determinant)
     parity = convert(_parity(pivots, angle.dtype), x.dtype)
     phase = parity * (convert(cos(angle), x.dtype) + convert(sin(angle), x.dtype) * 1j)
-    size = real(whole)
+    size = real(log_determinant)
     return where(equal(size, -np.inf), literal(0, x.dtype), phase), size
 
 
@@ -180,8 +180,8 @@ def slogdet(a: Any) -> SlogdetResult:
     """Follow `numpy.linalg.slogdet`."""
     x = square(inexact(a))
     if x.shape[-1] == 0:
-        ones = broadcast_to(literal(1, x.dtype), x.shape[:-2])
-        return SlogdetResult(ones, real(zeros_like(ones)))
+        unit_signs = broadcast_to(literal(1, x.dtype), x.shape[:-2])
+        return SlogdetResult(unit_signs, real(zeros_like(unit_signs)))
     return SlogdetResult(*_sign_and_log(x))
 
 
@@ -256,12 +256,12 @@ def cond(x: Any, p: Any = None) -> Value:
     if p in (None, 2, -2):
         values = svdvals(a)
         first, last = getitem(values, (..., 0)), getitem(values, (..., -1))
-        found = last / first if p == -2 else first / last
+        ratio = last / first if p == -2 else first / last
     else:
         norm = FUNCTIONS[np.linalg.norm]
-        found = norm(a, p, (-2, -1)) * norm(inv(_nan_where_singular(square(a))), p, (-2, -1))
+        ratio = norm(a, p, (-2, -1)) * norm(inv(_nan_where_singular(square(a))), p, (-2, -1))
     unknown = reduce_max(convert(isnan(a), INTP), axes=(a.ndim - 2, a.ndim - 1))
-    return where(isnan(found) & equal(unknown, 0), np.inf, found)
+    return where(isnan(ratio) & equal(unknown, 0), np.inf, ratio)
 
 
 def _nan_where_singular(a: Value) -> Value:
@@ -288,8 +288,8 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_V
     left, numbers, right = thin_svd(x)
     largest = getitem(numbers, (..., slice(0, 1)))
     share = convert(as_array(cut), numbers.dtype)
-    kept = numbers > (reshape(share, (*share.shape, 1)) if share.ndim else share) * largest
-    return _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), 0), right)
+    is_kept = numbers > (reshape(share, (*share.shape, 1)) if share.ndim else share) * largest
+    return _pseudoinverse(x, left, where(is_kept, 1 / where(is_kept, numbers, 1), 0), right)
 
 
 def _pseudoinverse(x: Value, left: Value, inverse: Value, right: Value) -> Value:
@@ -335,21 +335,21 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, Any, Value]:
     m, n = x.shape
     left, numbers, right = thin_svd(x)
     share = max(m, n) * np.finfo(x.dtype).eps if rcond is None else 0.0 if rcond < 0 else rcond
-    kept = numbers > getitem(numbers, (slice(0, 1),)) * share
-    count = reduce_sum(convert(kept, INTP), axes=(0,))
-    seen = known(count)
-    rank: Any = convert(count, np.dtype(np.int32)) if seen is None else np.int32(seen)
+    is_kept = numbers > getitem(numbers, (slice(0, 1),)) * share
+    count = reduce_sum(convert(is_kept, INTP), axes=(0,))
+    known_rank = known(count)
+    rank: Any = convert(count, np.dtype(np.int32)) if known_rank is None else np.int32(known_rank)
     unknown = stop_gradient(0 * numbers)  # NaN where LAPACK's routine for singular values does not converge
-    inverse = _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), unknown), right)
-    found = matmul(inverse, y)
+    inverse = _pseudoinverse(x, left, where(is_kept, 1 / where(is_kept, numbers, 1), unknown), right)
+    solution = matmul(inverse, y)
     residuals = getitem(zeros_like(numbers), (slice(0, 0),))
-    if (seen is None or rank == n) and n < m:
-        rest = absolute(matmul(x, found) - y)
-        residuals = reduce_sum(rest * rest, axes=(0,))
+    if (known_rank is None or rank == n) and n < m:
+        residual = absolute(matmul(x, solution) - y)
+        residuals = reduce_sum(residual * residual, axes=(0,))
         residuals = reshape(residuals, (1,)) if residuals.ndim == 0 else residuals
-        if seen is None:
+        if known_rank is None:
             residuals = where(equal(count, n), residuals, np.nan)
-    return found, residuals, rank, numbers
+    return solution, residuals, rank, numbers
 
 
 class EighResult(NamedTuple):

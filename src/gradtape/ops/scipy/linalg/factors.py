@@ -120,13 +120,13 @@ def lu_solve(
         raise ValueError("trans must be 0, 1 or 2")
     if trans == 0:
         half = triangular_solve(factors, matmul(order, right), lower=True, transposed=False, unit=True)
-        found = triangular_solve(factors, half, lower=False, transposed=False, unit=False)
+        solution = triangular_solve(factors, half, lower=False, transposed=False, unit=False)
     else:
         half = triangular_solve(factors, right, lower=False, transposed=True, unit=False)
-        found = matmul(
+        solution = matmul(
             transposed(order), triangular_solve(factors, half, lower=True, transposed=True, unit=True)
         )
-    return as_given(found, single)
+    return as_given(solution, single)
 
 
 @borrows("scipy.linalg.ldl")
@@ -198,15 +198,15 @@ def qr_multiply(
     """Follow `scipy.linalg.qr_multiply`."""
     if mode not in ("left", "right"):
         raise ValueError(f"Mode argument can only be 'left' or 'right' but not '{mode}'")
-    columns, *rest = scipy_qr(a, mode="economic", pivoting=pivoting)
+    columns, *factors = scipy_qr(a, mode="economic", pivoting=pivoting)
     other = inexact(c, "c")
     single = other.ndim == 1
     if single:
         other = reshape(other, (other.shape[0], 1) if mode == "left" else (1, other.shape[0]))
     if conjugate and columns.dtype.kind == "c":
         columns = FUNCTIONS[np.conj](columns)
-    found = matmul(columns, other) if mode == "left" else matmul(other, columns)
-    return (FUNCTIONS[np.ravel](found) if single else found, *rest)
+    product = matmul(columns, other) if mode == "left" else matmul(other, columns)
+    return (FUNCTIONS[np.ravel](product) if single else product, *factors)
 
 
 @borrows("scipy.linalg.rq")
@@ -225,8 +225,8 @@ def rq(
 
 
 def _flipped(x: Value) -> Value:
-    found: Value = FUNCTIONS[np.flip](x, axis=(-2, -1))
-    return found
+    flipped: Value = FUNCTIONS[np.flip](x, axis=(-2, -1))
+    return flipped
 
 
 # Singular values
@@ -242,8 +242,8 @@ def scipy_svd(
     lapack_driver: str = "gesdd",
 ) -> Any:
     """Follow `scipy.linalg.svd`."""
-    found = svd(a, full_matrices, compute_uv)
-    return tuple(found) if compute_uv else found
+    decomposition = svd(a, full_matrices, compute_uv)
+    return tuple(decomposition) if compute_uv else decomposition
 
 
 @borrows("scipy.linalg.svdvals")
@@ -258,11 +258,11 @@ def _rank(numbers: Value, limit: Any) -> tuple[int, Value | None]:
     Where it cannot be known (`gt.vmap`), this is all of them, and the second result is NaN where they are fewer.
     """
     count = reduce_sum(convert(numbers > limit, INT64), axes=(0,))
-    found = known(count)
-    if found is not None:
-        return int(found), None
-    whole = numbers.shape[-1]
-    return whole, where(equal(count, whole), 1.0, np.nan)
+    known_count = known(count)
+    if known_count is not None:
+        return int(known_count), None
+    full_rank = numbers.shape[-1]
+    return full_rank, where(equal(count, full_rank), 1.0, np.nan)
 
 
 def _basis(x: Value, valid: Value | None) -> Value:
@@ -325,19 +325,19 @@ def subspace_angles(A: Any, B: Any) -> Value:
     small = cosines * cosines >= 0.5
     angles = UFUNCS["arcsin"](where(small, clip(sines, -1.0, 1.0), 0.0))
     others = UFUNCS["arccos"](where(small, 0.0, flip(clip(cosines, -1.0, 1.0))))
-    found: Value = where(small, angles, others)
-    return found
+    all_angles: Value = where(small, angles, others)
+    return all_angles
 
 
 def _inverse(x: Value, atol: Any, rtol: Any) -> tuple[Value, Value]:
     left, numbers, right = thin_svd(x)
     share = max(x.shape[-2:]) * np.finfo(numbers.dtype).eps if rtol is None else rtol
     largest = getitem(numbers, (..., slice(0, 1)))
-    kept = numbers > largest * share + (0.0 if atol is None else atol)
-    scale = convert(where(kept, 1 / where(kept, numbers, 1), 0), x.dtype)
+    is_kept = numbers > largest * share + (0.0 if atol is None else atol)
+    scale = convert(where(is_kept, 1 / where(is_kept, numbers, 1), 0), x.dtype)
     columns = adjoint(right)
     back = columns * expand(scale, columns.shape, (*range(x.ndim - 2), x.ndim - 1))
-    rank = reduce_sum(convert(kept, INT64), axes=(kept.ndim - 1,))
+    rank = reduce_sum(convert(is_kept, INT64), axes=(is_kept.ndim - 1,))
     return pseudoinverse(x, matmul(back, adjoint(left))), rank
 
 
@@ -346,8 +346,8 @@ def scipy_pinv(
     a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True
 ) -> Any:
     """Follow `scipy.linalg.pinv`."""
-    found, rank = _inverse(stacked(inexact(a)), atol, rtol)
-    return (found, rank) if return_rank else found
+    inverse, rank = _inverse(stacked(inexact(a)), atol, rtol)
+    return (inverse, rank) if return_rank else inverse
 
 
 @borrows("scipy.linalg.pinvh")
@@ -360,8 +360,8 @@ def pinvh(
     check_finite: bool = True,
 ) -> Any:
     """Follow `scipy.linalg.pinvh`; the derivative takes the matrix for symmetric."""
-    found, rank = _inverse(completed(square(inexact(a)), bool(lower)), atol, rtol)
-    return (found, rank) if return_rank else found
+    inverse, rank = _inverse(completed(square(inexact(a)), bool(lower)), atol, rtol)
+    return (inverse, rank) if return_rank else inverse
 
 
 @borrows("scipy.linalg.lstsq")
@@ -376,11 +376,11 @@ def scipy_lstsq(
 ) -> tuple[Any, ...]:
     """Follow `scipy.linalg.lstsq`; the derivative is that of matrices of the same rank."""
     x = inexact(a)
-    found, residuals, rank, numbers = lstsq(x, b, float(np.finfo(x.dtype).eps) if cond is None else cond)
+    solution, residuals, rank, numbers = lstsq(x, b, float(np.finfo(x.dtype).eps) if cond is None else cond)
     if residuals.shape == (1,) and as_array(b).ndim == 1:
         residuals = reshape(residuals, ())
     rank = rank if isinstance(rank, Value) else int(rank)
-    return found, residuals, rank, None if lapack_driver == "gelsy" else numbers
+    return solution, residuals, rank, None if lapack_driver == "gelsy" else numbers
 
 
 # Polar and Hessenberg

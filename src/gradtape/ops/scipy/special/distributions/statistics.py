@@ -73,25 +73,25 @@ def _f(x: Value, v1: Value, v2: Value, nc: Value) -> tuple[Value, ...]:
 def _f_slopes(x: Value, v1: Value, v2: Value, nc: Value) -> tuple[Value, ...]:
     """Return the derivatives of the density, a mixture of beta densities of the share ``v1 x / (v2 + v1 x)`` with Poisson weights."""
     total = v2 + v1 * x
-    share, rest = v1 * x / total, v2 / total
+    share, complement = v1 * x / total, v2 / total
 
-    def mean(factor: Callable[..., Value | float], more: float = 0.0) -> Value:
-        def component(j: Value, a: Value, b: Value, share: Value, rest: Value) -> Value:
-            a = a + j + more
-            density = exp(a * log(share) + b * log(rest) - betaln(a, b))
-            return density * factor(a, b, share, rest)
+    def mean(factor: Callable[..., Value | float], shift: float = 0.0) -> Value:
+        def component(j: Value, a: Value, b: Value, share: Value, complement: Value) -> Value:
+            a = a + j + shift
+            density = exp(a * log(share) + b * log(complement) - betaln(a, b))
+            return density * factor(a, b, share, complement)
 
-        return poisson_mixture(0.5 * nc, component, 0.5 * v1, 0.5 * v2, share, rest) / x
+        return poisson_mixture(0.5 * nc, component, 0.5 * v1, 0.5 * v2, share, complement) / x
 
-    def in_first(a: Value, b: Value, share: Value, rest: Value) -> Value:
+    def in_first(a: Value, b: Value, share: Value, complement: Value) -> Value:
         return 0.5 * (log(share) - psi(a) + psi(a + b))
 
-    def in_second(a: Value, b: Value, share: Value, rest: Value) -> Value:
-        return 0.5 * (log(rest) - psi(b) + psi(a + b))
+    def in_second(a: Value, b: Value, share: Value, complement: Value) -> Value:
+        return 0.5 * (log(complement) - psi(b) + psi(a + b))
 
-    moved = mean(lambda a, b, share, rest: a * rest - b * share)
-    density = mean(lambda a, b, share, rest: 1.0)
-    raised = mean(lambda a, b, share, rest: 1.0, 1.0)
+    moved = mean(lambda a, b, share, complement: a * complement - b * share)
+    density = mean(lambda a, b, share, complement: 1.0)
+    raised = mean(lambda a, b, share, complement: 1.0, 1.0)
     return (
         (moved - density) / x,
         mean(in_first) + moved / v1,
@@ -301,39 +301,39 @@ _moments(
 
 
 def _from_raw(
-    raw: Callable[..., list[Value]], order: int, last: float, place: int, normal: float = 3.0
+    raw: Callable[..., list[Value]], order: int, last: float, position: int, normal: float = 3.0
 ) -> Callable[..., Value]:
     """Return mean, variance, skewness or kurtosis less `normal` from raw moments; they are finite for degrees of freedom above `last`."""
 
     def moment(*parameters: Value) -> Value:
-        freedom = parameters[place]
-        known = greater(freedom, last)
-        m = raw(*parameters[:place], where(known, freedom, last + 1.0), *parameters[place + 1 :])
+        freedom = parameters[position]
+        exists = greater(freedom, last)
+        m = raw(*parameters[:position], where(exists, freedom, last + 1.0), *parameters[position + 1 :])
         spread = m[1] - m[0] * m[0]
         third = m[2] - 3.0 * m[0] * m[1] + 2.0 * m[0] * m[0] * m[0]
         fourth = m[3] - 4.0 * m[0] * m[2] + 6.0 * m[0] * m[0] * m[1] - 3.0 * m[0] * m[0] * m[0] * m[0]
-        found = (m[0], spread, third / (spread * sqrt(spread)), fourth / (spread * spread) - normal)
-        return where(known, found[order - 1], nan)
+        moments = (m[0], spread, third / (spread * sqrt(spread)), fourth / (spread * spread) - normal)
+        return where(exists, moments[order - 1], nan)
 
     return moment
 
 
 def _raw_f(v1: Value, v2: Value, nc: Value) -> list[Value]:
-    one, two, three, four = (v1 + k * nc for k in (1.0, 2.0, 3.0, 4.0))
-    square = one * one
+    first, two, three, four = (v1 + k * nc for k in (1.0, 2.0, 3.0, 4.0))
+    square = first * first
     chi = (
-        one,
+        first,
         square + 2.0 * two,
-        one * (square + 6.0 * two) + 8.0 * three,
+        first * (square + 6.0 * two) + 8.0 * three,
         square * (square + 12.0 * two)
         + 4.0 * (11.0 * v1 * v1 + 44.0 * v1 * nc + 36.0 * nc * nc)
         + 48.0 * four,
     )
-    found, factor = [], 1.0 + 0.0 * v2
+    raw_moments, factor = [], 1.0 + 0.0 * v2
     for k, each in enumerate(chi):
         factor = factor * (v2 / v1) / (v2 - 2.0 * (k + 1.0))
-        found.append(factor * each)
-    return found
+        raw_moments.append(factor * each)
+    return raw_moments
 
 
 def _raw_t(v: Value, nc: Value) -> list[Value]:
