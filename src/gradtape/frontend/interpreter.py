@@ -347,7 +347,9 @@ class Interpreter:
             mine, theirs = self._holders(first), self._holders(second)
             named = {name for name in mine if name[0] != "$"}
             if (len(named) > 1) if first is second else (mine and theirs):
-                name = next((one.partition(".")[0] for one in [*mine, *theirs] if one[0] != "$"), "an array")
+                name = next(
+                    (holder.partition(".")[0] for holder in [*mine, *theirs] if holder[0] != "$"), "an array"
+                )
                 refuse(
                     f"{name} is written here, and another name may hold the same array on some paths to this line",
                     "write to a copy (y = y.copy()), or into the array where it is bound anew (y[:] = ...)",
@@ -355,8 +357,10 @@ class Interpreter:
                 )
 
     def _holders(self, memory: Memory) -> list[str]:
-        found = [name for frame in self.frames for name in frame.holders(memory, frame is not self.frame)]
-        return found + ["a list" for items in self.lists.values() if holds(items, memory)]
+        holders_of_frames = [
+            name for frame in self.frames for name in frame.holders(memory, frame is not self.frame)
+        ]
+        return holders_of_frames + ["a list" for items in self.lists.values() if holds(items, memory)]
 
     def at(self, line: int) -> None:
         """Let what follows belong to a line of the function."""
@@ -404,10 +408,10 @@ class Interpreter:
     def value(self, name: str) -> Any:
         """Return what a name holds. A temporary that holds an expression is read once, and holds nothing then."""
         names = self.frames[-1].names
-        found = names.get(name, MISSING)
-        if name[0] == "$" and is_deferred(found):
+        content = names.get(name, MISSING)
+        if name[0] == "$" and is_deferred(content):
             del names[name]
-        return check_usable(found, name)
+        return check_usable(content, name)
 
     def settle(self) -> None:
         """Store the expressions that temporaries hold: what they read is about to be overwritten."""
@@ -499,8 +503,8 @@ class Interpreter:
                 "write into an array, and count: out[n] = x; n += 1",
                 "the length of a list, and the types of its items, are known when code is translated",
             )
-        found: tuple[Any, ...] = items
-        return found
+        list_contents: tuple[Any, ...] = items
+        return list_contents
 
     def plain(self, value: Any, by_item: bool = False) -> Any:
         """Return a value with lists of Python in place of references, also inside tuples; growing lists as arrays, unless `by_item`."""
@@ -553,13 +557,13 @@ class Interpreter:
     def _one_arm(self, condition: Value, yes: list[Statement], no: list[Statement], dead_yes: bool) -> None:
         """Append two branches of which one ends in an error; the other one goes on without a branch."""
         failing, going = (yes, no) if dead_yes else (no, yes)
-        held = negated(condition) if dead_yes else condition
+        fails_unless = negated(condition) if dead_yes else condition
         if all(isinstance(statement, Check) for statement in failing):
             for statement in failing:
                 assert isinstance(statement, Check)
-                self.build.append(Check(held, statement.error, statement.message, statement.site))
+                self.build.append(Check(fails_unless, statement.error, statement.message, statement.site))
         else:
-            self.build.append(If(negated(held), failing, []))
+            self.build.append(If(negated(fails_unless), failing, []))
         for statement in going:
             self.build.append(statement)  # without assuming that the check holds: what fails goes on
 
@@ -638,9 +642,9 @@ class Interpreter:
         self.dead = True
 
     @contextmanager
-    def inside(self, *place: Any) -> Iterator[None]:
+    def inside(self, *part_of_path: Any) -> Iterator[None]:
         """Let loops inside have storages of their own."""
-        before, self.path = self.path, (*self.path, *place)
+        before, self.path = self.path, (*self.path, *part_of_path)
         try:
             yield
         finally:
@@ -663,12 +667,12 @@ class Interpreter:
                 cells[name] = MISSING
             else:
                 cells[name] = self.outside(cell, name, cells[name])
-        what = f"a default of {value.__name__}"
-        defaults = [self.outside(value, what, x) for x in value.__defaults__ or ()]
-        keywords = [(k, self.outside(value, what, x)) for k, x in (value.__kwdefaults__ or {}).items()]
+        description = f"a default of {value.__name__}"
+        defaults = [self.outside(value, description, x) for x in value.__defaults__ or ()]
+        keywords = [(k, self.outside(value, description, x)) for k, x in (value.__kwdefaults__ or {}).items()]
         return Closure(value.__code__, value.__globals__, tuple(defaults), cells, keywords=tuple(keywords))
 
-    def outside(self, place: Any, name: str, value: Any) -> Any:
+    def outside(self, origin: Any, name: str, value: Any) -> Any:
         """Return what code reads from a global, a closure or an object: arrays are parameters, the rest is noted as constant."""
         if is_concrete_or_traced(value):
             return self.captured(value, name)
@@ -676,7 +680,7 @@ class Interpreter:
             return value
         if isinstance(value, Aval):
             raise AssertionError(f"{name} is the type of a parameter, not a parameter")
-        self.noted.append((place, name, value))
+        self.noted.append((origin, name, value))
         return value
 
 
@@ -690,10 +694,10 @@ def is_deferred(value: Any) -> bool:
 def in_memory(value: Any) -> Any:
     """Return an array that is an expression as one in memory, also in tuples; anything else as it is."""
     if isinstance(value, Expression) and not isinstance(value, ArrayView):
-        made = materialise(value, temporary=True)
+        stored = materialise(value, temporary=True)
         if isinstance(value, Deferred) and value.viewed is not None:
-            value.build.note_copy(made.pointer, value.viewed.pointer)
-        return made
+            value.build.note_copy(stored.pointer, value.viewed.pointer)
+        return stored
     if type(value) is tuple and any(isinstance(item, Expression | tuple) for item in value):
         return tuple(map(in_memory, value))
     return value
@@ -734,7 +738,7 @@ def _selectable(
 ) -> bool:
     """Return whether what two branches compute is cheap, and has finite derivatives, so that both can be computed."""
     cost = 0.0
-    seen: set[Value] = set()
+    selected: set[Value] = set()
     for key, storage in storages.items():
         for part, first, second in _leaves(storage, firsts[key], seconds[key]):
             if not isinstance(part, Scalar):
@@ -744,13 +748,13 @@ def _selectable(
                 while stack:
                     current = stack.pop()
                     if (
-                        current in seen
+                        current in selected
                         or not current.is_made
                         or current.node is None
                         or current.node.serial < first_new
                     ):
                         continue
-                    seen.add(current)
+                    selected.add(current)
                     row = current.node.op
                     is_float = current.dtype.kind in "fc"
                     if not isinstance(row, Elementwise) or (is_float and not row.finite_derivatives):
@@ -782,7 +786,7 @@ def _select(condition: Value, storage: Storage, first: Any, second: Any) -> Any:
         ]
         return tuple(items) if storage.kind is tuple else storage.kind._make(items)  # type: ignore[attr-defined]
     assert isinstance(storage, Scalar)
-    x, y = (typed(0 if one is MISSING else one, storage.type) for one in (first, second))
+    x, y = (typed(0 if content is MISSING else content, storage.type) for content in (first, second))
     result = where(condition, x, y)
     return weak(result) if storage.type.weak and result is not x and result is not y else result
 
@@ -1011,7 +1015,7 @@ def _setattr(self: Interpreter, instruction: Instruction) -> None:
         refuse("the shape of an array that is a view with gaps is assigned", "use y = x.reshape(shape)")
     changed = call_method(self.build, owner, "reshape", (self.plain(value),), {})
     for frame in self.frames:
-        frame.names.update({name: changed for name, held in frame.names.items() if held is owner})
+        frame.names.update({name: changed for name, content in frame.names.items() if content is owner})
 
 
 def _getattr(self: Interpreter, instruction: Instruction) -> Any:

@@ -62,7 +62,7 @@ def _find_exposed(body: Sequence[Statement], assigned: set[Variable], exposed: s
 def escaping_allocations(body: Sequence[Statement]) -> dict[Statement, set[Statement]]:
     """Return for each loop the allocations in it whose pointers may be used after the iteration that made them."""
     readers = reads(body)
-    found: dict[Statement, set[Statement]] = {}
+    escaping: dict[Statement, set[Statement]] = {}
     for loop in walk(body):
         if not isinstance(loop, For | While):
             continue
@@ -80,19 +80,19 @@ def escaping_allocations(body: Sequence[Statement]) -> dict[Statement, set[State
                     memories.add(s.value.memory)
             elif isinstance(s, Push):
                 memories.update(x.memory for x in s.values if isinstance(x, Pointer))
-        found[loop] = {s for s in allocated if s.out.memory in memories}
-    return found
+        escaping[loop] = {s for s in allocated if s.out.memory in memories}
+    return escaping
 
 
 def live_after_loops(body: Sequence[Statement]) -> dict[For, set[Variable]]:
     """Return by counted loop the variables that may be read after it before they are assigned."""
-    found: dict[For, set[Variable]] = {}
-    _live_before(body, set(), found)
-    return found
+    live_after: dict[For, set[Variable]] = {}
+    _live_before(body, set(), live_after)
+    return live_after
 
 
 def _live_before(
-    statements: Sequence[Statement], live: set[Variable], found: dict[For, set[Variable]]
+    statements: Sequence[Statement], live: set[Variable], live_after: dict[For, set[Variable]]
 ) -> set[Variable]:
     """Return the variables that are live before statements, from those after them."""
     live = set(live)
@@ -102,14 +102,14 @@ def _live_before(
         elif isinstance(statement, Assign):
             live.discard(statement.variable)
         elif isinstance(statement, If):
-            then = _live_before(statement.then, live, found)
-            live = then | _live_before(statement.otherwise, live, found)
+            then = _live_before(statement.then, live, live_after)
+            live = then | _live_before(statement.otherwise, live, live_after)
         elif isinstance(statement, For):
-            found[statement] = live
-            live = live | _live_before(statement.body, live | exposed_variables(statement), found)
+            live_after[statement] = live
+            live = live | _live_before(statement.body, live | exposed_variables(statement), live_after)
         elif isinstance(statement, While):
-            following = _live_before(statement.body, live | exposed_variables(statement), found)
-            live = _live_before(statement.test, live | following, found)
+            following = _live_before(statement.body, live | exposed_variables(statement), live_after)
+            live = _live_before(statement.test, live | following, live_after)
     return live
 
 
@@ -133,19 +133,22 @@ def total_chain(
     begins = {s: {makers[begin].variable for begin, _ in totals(s) if begin in makers} for s in assigns}
     chain = {variable}
     while True:  # terminates: each round but the last has more variables
-        more = {s.variable for s in assigns if not chain.isdisjoint(begins[s])}
-        if more <= chain:
+        next_variables = {s.variable for s in assigns if not chain.isdisjoint(begins[s])}
+        if next_variables <= chain:
             break
-        chain |= more
-    if any(one is not variable and one in shared for one in chain):
+        chain |= next_variables
+    if any(member is not variable and member in shared for member in chain):
         return None
-    held = {x for x, maker in makers.items() if maker.variable in chain}
+    chain_reads = {x for x, maker in makers.items() if maker.variable in chain}
     for statement in inside:
         values = [x for x in statement.uses() if isinstance(x, Value)]
         if isinstance(statement, Assign) and statement.variable in chain:
-            if not any(begin in held and not depend_on(terms, held) for begin, terms in totals(statement)):
+            if not any(
+                begin in chain_reads and not depend_on(terms, chain_reads)
+                for begin, terms in totals(statement)
+            ):
                 return None
-        elif depend_on(values, held):
+        elif depend_on(values, chain_reads):
             return None
     return chain
 
@@ -174,10 +177,10 @@ def _totals(value: Value) -> list[tuple[Value, list[Value]]]:
         return [] if isinstance(value, Literal) else [(value, [])]
     if node.op is add or node.op is subtract:
         first, second = node.inputs
-        found = [(begin, [*terms, second]) for begin, terms in _totals(first)]
+        chains = [(begin, [*terms, second]) for begin, terms in _totals(first)]
         if node.op is add and second.node is None:
-            found += [(begin, [*terms, first]) for begin, terms in _totals(second)]
-        return found
+            chains += [(begin, [*terms, first]) for begin, terms in _totals(second)]
+        return chains
     if node.op is where:
         condition, first, second = node.inputs
         others = dict(_totals(second))
@@ -189,16 +192,16 @@ def _totals(value: Value) -> list[tuple[Value, list[Value]]]:
 
 def depend_on(values: Sequence[Value], leaves: AbstractSet[Content]) -> bool:
     """Return whether one of several values is computed from one of the leaves."""
-    seen: set[Value] = set()
+    visited: set[Value] = set()
     pending = list(values)
     while pending:
         value = pending.pop()
         if value in leaves:
             return True
-        if value not in seen:
-            seen.add(value)
-            made = value.maker()
-            pending += () if made is None else made[1]
+        if value not in visited:
+            visited.add(value)
+            maker = value.maker()
+            pending += () if maker is None else maker[1]
     return False
 
 
@@ -258,60 +261,62 @@ def kept_variables(body: Sequence[Statement], before: Mapping[Variable, object])
     >>> [variable.name for variable in kept_variables(build.body[2:], {})]
     ['total']
     """
-    changed = kept = assigned(body)
+    changed = unchanged = assigned(body)
     while True:  # terminates: each round but the last has fewer variables
         begin = dict(before)
         for variable in changed:
-            held = before.get(variable)
-            known = held if isinstance(held, Literal) else variable
-            begin[variable] = known if variable in kept else object()
+            content = before.get(variable)
+            initial = content if isinstance(content, Literal) else variable
+            begin[variable] = initial if variable in unchanged else object()
         contents = dict(begin)
         _follow(body, contents, {})
-        still = {variable for variable in kept if _are_same(contents[variable], begin[variable])}
-        if still == kept:
-            return kept
-        kept = still
+        still = {variable for variable in unchanged if _are_same(contents[variable], begin[variable])}
+        if still == unchanged:
+            return unchanged
+        unchanged = still
 
 
-def _follow(body: Sequence[Statement], contents: dict[Variable, object], held: dict[Content, object]) -> None:
+def _follow(
+    body: Sequence[Statement], contents: dict[Variable, object], known_as: dict[Content, object]
+) -> None:
     """Enter what variables hold after statements: a variable for its contents at the beginning, a value, or what is not known.
 
-    `held` is for what has been read.
+    `known_as` is for what has been read.
     """
     for statement in body:
         if isinstance(statement, Read):
-            held[statement.out] = contents.setdefault(statement.variable, statement.out)
+            known_as[statement.out] = contents.setdefault(statement.variable, statement.out)
         elif isinstance(statement, Assign):
-            contents[statement.variable] = _summed(statement.value, held)
+            contents[statement.variable] = _summed(statement.value, known_as)
         elif isinstance(statement, If):
             then, otherwise = dict(contents), dict(contents)
-            _follow(statement.then, then, held)
-            _follow(statement.otherwise, otherwise, held)
+            _follow(statement.then, then, known_as)
+            _follow(statement.otherwise, otherwise, known_as)
             for variable in then.keys() | otherwise.keys():
                 first, other = then.get(variable), otherwise.get(variable)
                 contents[variable] = first if _are_same(first, other) and first is not None else object()
         elif isinstance(statement, For | While):
             inside = [s for block in statement.blocks() for s in block]
-            kept = kept_variables(inside, contents)
-            for variable in assigned(inside) - kept:
+            unchanged = kept_variables(inside, contents)
+            for variable in assigned(inside) - unchanged:
                 contents[variable] = object()
 
 
-def _are_same(one: object, other: object) -> bool:
-    return one is other or (isinstance(one, Literal) and same_number(other, one))
+def _are_same(first: object, other: object) -> bool:
+    return first is other or (isinstance(first, Literal) and same_number(other, first))
 
 
-def _summed(value: Content, held: dict[Content, object]) -> object:
+def _summed(value: Content, known_as: dict[Content, object]) -> object:
     """Return what a value is known as; of a sum of -0.0 and another term that one."""
     while isinstance(value, Value) and (node := value.node) is not None and node.op is add:
-        first, second = (held.get(x, x) for x in node.inputs)
+        first, second = (known_as.get(x, x) for x in node.inputs)
         if _is_empty_sum(first):
             value = node.inputs[1]
         elif _is_empty_sum(second):
             value = node.inputs[0]
         else:
             break
-    return held.get(value, value)
+    return known_as.get(value, value)
 
 
 def _is_empty_sum(value: object) -> bool:
@@ -418,14 +423,14 @@ def _reachable(edges: Sequence[tuple[Variable, Variable]]) -> dict[Variable, set
         following.setdefault(target, set())
     reached: dict[Variable, set[Variable]] = {}
     for start in following:
-        seen: set[Variable] = set()
+        visited: set[Variable] = set()
         pending = list(following[start])
         while pending:
             variable = pending.pop()
-            if variable not in seen:
-                seen.add(variable)
+            if variable not in visited:
+                visited.add(variable)
                 pending += following[variable]
-        reached[start] = seen
+        reached[start] = visited
     return reached
 
 

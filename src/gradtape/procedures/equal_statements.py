@@ -107,14 +107,17 @@ class WithEqualNumbers(Rewriter):
 
     def _where(self, condition: Value, *, holds: bool) -> WithEqualNumbers:
         """Return what rewrites one side of a branch."""
-        known = self._equal
+        representatives = self._equal
         for pair in _equal_integers(condition, holds=holds):
-            kept, other = sorted(
-                [known.get(x, x) for x in pair], key=lambda x: (not isinstance(x, Literal), not x.is_made)
+            representative, other = sorted(
+                [representatives.get(x, x) for x in pair],
+                key=lambda x: (not isinstance(x, Literal), not x.is_made),
             )
-            if kept is not other and not isinstance(other, Literal) and not other.is_made:
-                known = {x: kept if same is other else same for x, same in known.items()} | {other: kept}
-        return self if known is self._equal else WithEqualNumbers(known)
+            if representative is not other and not isinstance(other, Literal) and not other.is_made:
+                representatives = {
+                    x: representative if same is other else same for x, same in representatives.items()
+                } | {other: representative}
+        return self if representatives is self._equal else WithEqualNumbers(representatives)
 
 
 def _equal_integers(condition: Value, *, holds: bool) -> Iterator[tuple[Value, Value]]:
@@ -157,7 +160,7 @@ class _Merging(Rewriter):
         self.count = 0
         statements = list(walk(procedure.body))
         self._writes = Counter(pointer.memory for pointer in stored(procedure.body))
-        kept = {*procedure.parameters, *procedure.results}
+        escaping = {*procedure.parameters, *procedure.results}
         pointers = {
             content
             for statement in statements
@@ -166,7 +169,7 @@ class _Merging(Rewriter):
         }
         aliases = Counter(pointer.memory for pointer in pointers)
         self._alone = {
-            pointer for pointer in pointers if aliases[pointer.memory] == 1 and pointer not in kept
+            pointer for pointer in pointers if aliases[pointer.memory] == 1 and pointer not in escaping
         }
         self._numbers: dict[Content | Variable | Memory, int] = {}
         self._version = count()
@@ -176,9 +179,9 @@ class _Merging(Rewriter):
         """What is stored in new arrays, element by element: arrays with equal elements have equal names."""
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        found: list[Statement] = []
+        merged: list[Statement] = []
         reads: dict[int, list[Statement]] = {}
-        seen: dict[str, _Seen] = {}
+        by_key: dict[str, _Seen] = {}
         contents: dict[Variable, Value] = {}
         allocated: dict[Pointer, Allocate] = {}
         for statement in statements:
@@ -186,22 +189,22 @@ class _Merging(Rewriter):
             key = None
             if isinstance(statement, For | Apply) and self._may_be_left_out(statement, written, allocated):
                 statement = self.statement(statement)
-                key, own = self._key(statement, contents, allocated)
-                earlier = seen.get(key)
+                key, described = self._key(statement, contents, allocated)
+                earlier = by_key.get(key)
                 if earlier is not None:
                     self.count += 1
-                    self.becomes.update(zip(own.pointers, earlier.pointers, strict=True))
-                    for variable, other in zip(own.variables, earlier.variables, strict=True):
+                    self.becomes.update(zip(described.pointers, earlier.pointers, strict=True))
+                    for variable, other in zip(described.variables, earlier.variables, strict=True):
                         value = leaf(other.type.dtype)
                         reads.setdefault(earlier.place, []).append(Read(value, other))
-                        found.append(Assign(variable, value))
+                        merged.append(Assign(variable, value))
                         contents[variable] = value
                         self._versions[variable] = next(self._version)
                     continue
-                seen[key] = own._replace(place=len(found))
+                by_key[key] = described._replace(place=len(merged))
             else:
                 statement = self.statement(statement)
-            found.append(statement)
+            merged.append(statement)
             for inner in walk([statement]):
                 if isinstance(inner, Assign):
                     self._versions[inner.variable] = next(self._version)
@@ -218,23 +221,31 @@ class _Merging(Rewriter):
                 allocated[statement.out] = statement
                 if statement.out in self._alone:
                     self._fills[statement.out.memory] = [str(statement.zero), self._text(statement.size)]
-        return [one for number, statement in enumerate(found) for one in (statement, *reads.get(number, ()))]
+        return [
+            copied
+            for number, statement in enumerate(merged)
+            for copied in (statement, *reads.get(number, ()))
+        ]
 
     def _may_be_left_out(
         self, statement: For | Apply, written: set[Pointer], allocated: dict[Pointer, Allocate]
     ) -> bool:
         """Return whether a statement has no effect but on variables of numbers, and on arrays that nothing else writes to."""
         inside = list(walk([statement]))
-        own = Counter(pointer.memory for one in inside for pointer in one.pointers_written())
+        writes_inside = Counter(
+            pointer.memory for inner_statement in inside for pointer in inner_statement.pointers_written()
+        )
         return (
-            all(isinstance(one, COMPARED) for one in inside)
+            all(isinstance(inner_statement, COMPARED) for inner_statement in inside)
             and not any(
-                isinstance(one, Read | Assign) and isinstance(one.variable.type, Memory) for one in inside
+                isinstance(inner_statement, Read | Assign)
+                and isinstance(inner_statement.variable.type, Memory)
+                for inner_statement in inside
             )
             and all(
                 pointer in self._alone
                 and pointer in allocated
-                and own[pointer.memory] == self._writes[pointer.memory]
+                and writes_inside[pointer.memory] == self._writes[pointer.memory]
                 for pointer in written
             )
         )
@@ -244,21 +255,23 @@ class _Merging(Rewriter):
     ) -> tuple[str, _Seen]:
         """Return a text that is equal for equal statements, and what the statement gives."""
         inside = list(walk([statement]))
-        defined = {content for one in inside for content in one.defines()}
-        assigned = {one.variable for one in inside if isinstance(one, Assign)}
+        defined = {content for inner_statement in inside for content in inner_statement.defines()}
+        assigned = {
+            inner_statement.variable for inner_statement in inside if isinstance(inner_statement, Assign)
+        }
         written = set(stored([statement]))
-        known: dict[Content | Variable | Memory, str] = {}
-        for one in inside:
-            for content in leaves_of(one):
+        names: dict[Content | Variable | Memory, str] = {}
+        for inner_statement in inside:
+            for content in leaves_of(inner_statement):
                 if content not in defined and content not in written:
-                    self._name(content, known)
-            if isinstance(one, Read) and one.variable not in assigned:
-                known[one.variable] = self._versioned(one.variable)
-        writer = Writer(known)
+                    self._name(content, names)
+            if isinstance(inner_statement, Read) and inner_statement.variable not in assigned:
+                names[inner_statement.variable] = self._versioned(inner_statement.variable)
+        writer = Writer(names)
         writer.block([statement])
-        new = [thing for thing in writer.names if thing not in known]
-        variables = [thing for thing in new if isinstance(thing, Variable)]
-        pointers = [thing for thing in new if isinstance(thing, Pointer) and thing in written]
+        new = [named for named in writer.names if named not in names]
+        variables = [named for named in new if isinstance(named, Variable)]
+        pointers = [named for named in new if isinstance(named, Pointer) and named in written]
         for variable in variables:
             value = contents.get(variable)
             if value is None:
@@ -270,8 +283,8 @@ class _Merging(Rewriter):
             self._write(allocated[pointer].size, writer)
         return "\n".join(writer.parts), _Seen(0, variables, pointers)
 
-    def _number(self, thing: Content | Variable | Memory) -> int:
-        return self._numbers.setdefault(thing, len(self._numbers))
+    def _number(self, named: Content | Variable | Memory) -> int:
+        return self._numbers.setdefault(named, len(self._numbers))
 
     def _versioned(self, location: Variable | Memory) -> str:
         return f"{self._number(location)}.{self._versions.get(location)}"

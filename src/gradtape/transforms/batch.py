@@ -71,30 +71,30 @@ def batch_or_share(
 
 def batch_more(
     outputs: Sequence[Value],
-    found: dict[Value, Value | OneHot | Shared],
+    batched: dict[Value, Value | OneHot | Shared],
     size: int,
     stop: Callable[[Value], bool],
 ) -> list[Value | Shared]:
-    """Do what `batch_or_share` does, and enter all values that are computed for it in `found`, for the next time."""
-    nodes, _ = extract(outputs, found, stop=lambda value: stop(value) or value.node is None)
+    """Do what `batch_or_share` does, and enter all values that are computed for it in `batched`, for the next time."""
+    nodes, _ = extract(outputs, batched, stop=lambda value: stop(value) or value.node is None)
     for node in nodes:
-        given = [found.get(operand, Shared(operand)) for operand in node.inputs]
-        flags = [not isinstance(operand, Shared) for operand in given]
-        operands = [operand.value if isinstance(operand, Shared) else operand for operand in given]
+        of_operands = [batched.get(operand, Shared(operand)) for operand in node.inputs]
+        flags = [not isinstance(operand, Shared) for operand in of_operands]
+        operands = [operand.value if isinstance(operand, Shared) else operand for operand in of_operands]
         if any(flags):
             with at(node.site):
                 outs = _outputs(node, operands, flags, size)
-            for single, whole in zip(node.outs, outs, strict=True):
-                found[single] = whole
-                if single.name is not None and isinstance(whole, Value) and whole.name is None:
-                    whole.name = single.name
-        elif any(map(found.__contains__, node.inputs)):
+            for single, batched_out in zip(node.outs, outs, strict=True):
+                batched[single] = batched_out
+                if single.name is not None and isinstance(batched_out, Value) and batched_out.name is None:
+                    batched_out.name = single.name
+        elif any(map(batched.__contains__, node.inputs)):
             with at(node.site):
                 outs = emit_all(
                     node.op, [operand for operand in operands if isinstance(operand, Value)], **node.params
                 )
-            found.update(zip(node.outs, map(Shared, outs), strict=True))
-    last = [found.get(output, Shared(output)) for output in outputs]
+            batched.update(zip(node.outs, map(Shared, outs), strict=True))
+    last = [batched.get(output, Shared(output)) for output in outputs]
     return [each if isinstance(each, Shared) else _array(each) for each in last]
 
 
@@ -109,9 +109,9 @@ def _outputs(
     if not isinstance(node.op, OwnPullback):
         return outs
     # A kink that was outside the mapped function is seen now.
-    made = [out for out in outs if isinstance(out, Value)]
-    known = list(with_squares(made)) if len(made) == len(outs) and _are_all_outs(made) else made
-    return outs if known == made else tuple(known)
+    values = [out for out in outs if isinstance(out, Value)]
+    squared = list(with_squares(values)) if len(values) == len(outs) and _are_all_outs(values) else values
+    return outs if squared == values else tuple(squared)
 
 
 def _are_all_outs(values: Sequence[Value]) -> bool:
@@ -149,16 +149,16 @@ def _call(
     pairs = list(zip(node.inputs, operands, mapped, strict=True))
     shared = {single for single, _, flag in pairs if not flag}
     outs = inlined(op.graph, node.inputs)
-    found = batch(outs, {single: x for single, x, flag in pairs if flag}, size, shared.__contains__)
-    return tuple([in_front(out, size) if x is None else x for out, x in zip(outs, found, strict=True)])
+    batched_outs = batch(outs, {single: x for single, x, flag in pairs if flag}, size, shared.__contains__)
+    return tuple([in_front(out, size) if x is None else x for out, x in zip(outs, batched_outs, strict=True)])
 
 
 @batch_node.register
 def _barrier(
     op: Barrier, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
 ) -> tuple[Value, ...]:
-    kept: int = node.params["kept"]
-    return op(all_in_front(operands[:kept], mapped[:kept], size), operands[kept:])
+    kept_count: int = node.params["kept"]
+    return op(all_in_front(operands[:kept_count], mapped[:kept_count], size), operands[kept_count:])
 
 
 @batch_node.register
@@ -194,35 +194,35 @@ class _MappedRule(Rule):
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
         flags = self._mapped[self._hidden :]
-        given = [
+        present = [
             None if tangent is None else Value(operand.aval)
             for tangent, operand in zip(tangents, self._single.inputs[self._hidden :], strict=True)
         ]
         mapped = {
             single: tangent if flag else in_front(tangent, self._size)
-            for single, tangent, flag in zip(given, tangents, flags, strict=True)
+            for single, tangent, flag in zip(present, tangents, flags, strict=True)
             if single is not None and tangent is not None
         }
-        return self._batched(self._rule.push(self._single, given), node, mapped)
+        return self._batched(self._rule.push(self._single, present), node, mapped)
 
     def pull_back(
-        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Cotangent | None], is_needed: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
-        return pulled_by_value(self, node, cotangents, wanted)
+        return pulled_by_value(self, node, cotangents, is_needed)
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Value | None], is_needed: Sequence[bool]
     ) -> Sequence[Value | None]:
-        given = [
+        present = [
             None if cotangent is None else Value(out.aval)
             for cotangent, out in zip(cotangents, self._single.outs, strict=True)
         ]
         mapped = {
             single: cotangent
-            for single, cotangent in zip(given, cotangents, strict=True)
+            for single, cotangent in zip(present, cotangents, strict=True)
             if single is not None and cotangent is not None
         }
-        parts = self._batched(self._rule.pull(self._single, given, wanted), node, mapped)
+        parts = self._batched(self._rule.pull(self._single, present, is_needed), node, mapped)
         # The cotangent of a shared operand is the sum over all elements.
         return [
             part if part is None or flag else reduce_sum(part, axes=(0,))
@@ -233,19 +233,21 @@ class _MappedRule(Rule):
         self, parts: Sequence[Value | None], node: Node, mapped: dict[Value, Value]
     ) -> list[Value | None]:
         """Return the results of the rule for all elements, from those for one; `node` is the call on all elements."""
-        known: dict[Value, Value] = dict(zip(self._single.outs, node.outs, strict=True))
-        for place, (single, whole) in enumerate(zip(self._single.inputs, node.inputs, strict=True)):
-            if self._mapped[place] or place < self._hidden:
-                known[single] = whole
-            elif whole is not single:
-                known[single] = in_front(whole, self._size)
-        given = [part for part in parts if part is not None]
-        found = iter(batch(given, {**known, **mapped}, self._size, lambda value: False))
+        batched_values: dict[Value, Value] = dict(zip(self._single.outs, node.outs, strict=True))
+        for position, (single, batched_input) in enumerate(
+            zip(self._single.inputs, node.inputs, strict=True)
+        ):
+            if self._mapped[position] or position < self._hidden:
+                batched_values[single] = batched_input
+            elif batched_input is not single:
+                batched_values[single] = in_front(batched_input, self._size)
+        present = [part for part in parts if part is not None]
+        batched_parts = iter(batch(present, {**batched_values, **mapped}, self._size, lambda value: False))
         results: list[Value | None] = []
         for part in parts:
             if part is None:
                 results.append(None)
             else:
-                applied = next(found)
+                applied = next(batched_parts)
                 results.append(in_front(part, self._size) if applied is None else applied)
         return results

@@ -79,12 +79,12 @@ def is_constant(seed: Value) -> bool:
 
 def before_infinite_slopes(nodes: Sequence[Node]) -> set[Node]:
     """Return those of some nodes, in topological order, whose outputs a slope that may be infinite depends on, and these slopes."""
-    found: set[Node] = set()
+    nodes_before: set[Node] = set()
     for node in reversed(nodes):
-        if node in found or _may_have_infinite_slope(node):
-            found.add(node)
-            found.update([operand.node for operand in node.inputs if operand.node is not None])
-    return found
+        if node in nodes_before or _may_have_infinite_slope(node):
+            nodes_before.add(node)
+            nodes_before.update([operand.node for operand in node.inputs if operand.node is not None])
+    return nodes_before
 
 
 def _may_have_infinite_slope(node: Node) -> bool:
@@ -117,15 +117,19 @@ def _contraction(
     node: Node, cotangent: Cotangent, mask: Value, linear: Sequence[bool]
 ) -> list[Cotangent | None]:
     out = node.params["out"]
-    place, own = (0, node.params["x"]) if linear[0] else (1, node.params["y"])
+    linear_operand, own_subscripts = (0, node.params["x"]) if linear[0] else (1, node.params["y"])
     # A product that is selected as a whole is not multiplied by a possibly infinite operand; if elements are selected, the other operand
     # counts for the selected elements too.
-    whole = all(subscript in own for subscript in out) and _unexpanded(mask).ndim == 0
-    part = node.op.transpose(node, [cotangent.value if whole else cotangent.applied()], linear)[place]
+    is_one_mask = all(subscript in own_subscripts for subscript in out) and _unexpanded(mask).ndim == 0
+    part = node.op.transpose(node, [cotangent.value if is_one_mask else cotangent.applied()], linear)[
+        linear_operand
+    ]
     assert part is not None
-    applied = cotangent.is_applied or not whole
-    pulled = Cotangent(part, _operand_mask(mask, out, own, node.inputs[place].shape), applied)
-    return [pulled if k == place else None for k in range(2)]
+    applied = cotangent.is_applied or not is_one_mask
+    pulled = Cotangent(
+        part, _operand_mask(mask, out, own_subscripts, node.inputs[linear_operand].shape), applied
+    )
+    return [pulled if k == linear_operand else None for k in range(2)]
 
 
 def _unexpanded(value: Value) -> Value:
@@ -135,8 +139,10 @@ def _unexpanded(value: Value) -> Value:
     return value
 
 
-def _operand_mask(mask: Value, out: Sequence[int], own: Sequence[int], shape: Shape) -> Value | None:
-    """Return where the cotangent of an operand with the subscripts `own` is not zero by selection, from a mask with the subscripts `out`.
+def _operand_mask(
+    mask: Value, out: Sequence[int], own_subscripts: Sequence[int], shape: Shape
+) -> Value | None:
+    """Return where the cotangent of an operand with `own_subscripts` is not zero by selection, from a mask with the subscripts `out`.
 
     None where they have no subscript in common: one selected element would be enough for all.
     """
@@ -144,18 +150,18 @@ def _operand_mask(mask: Value, out: Sequence[int], own: Sequence[int], shape: Sh
     while mask.node is not None and mask.node.op is expand_row:
         subscripts = [subscripts[axis] for axis in mask.node.params["axes"]]
         mask = mask.node.inputs[0]
-    summed = tuple([axis for axis, subscript in enumerate(subscripts) if subscript not in own])
+    summed = tuple([axis for axis, subscript in enumerate(subscripts) if subscript not in own_subscripts])
     if summed and len(summed) == len(subscripts):
         return None
     if summed:
         mask = emit(reduce_any, [mask], axes=summed)
-        subscripts = [subscript for subscript in subscripts if subscript in own]
-    order = sorted(range(len(subscripts)), key=lambda axis: own.index(subscripts[axis]))
+        subscripts = [subscript for subscript in subscripts if subscript in own_subscripts]
+    order = sorted(range(len(subscripts)), key=lambda axis: own_subscripts.index(subscripts[axis]))
     if order != list(range(len(order))):
         mask = permute(mask, tuple(order))
     if mask.shape == shape:
         return mask
-    axes = tuple([own.index(subscripts[axis]) for axis in order])
+    axes = tuple([own_subscripts.index(subscripts[axis]) for axis in order])
     return expand(mask, shape, axes)
 
 
@@ -163,25 +169,27 @@ def _correlation(
     node: Node, cotangent: Cotangent, mask: Value, linear: Sequence[bool]
 ) -> list[Cotangent | None]:
     """Return the cotangent of one operand: an element of the array is masked if all windows with it are, one of the kernel if all are."""
-    place, rank = 0 if linear[0] else 1, node.params["rank"]
-    shape = node.inputs[place].shape
+    linear_operand, rank = 0 if linear[0] else 1, node.params["rank"]
+    shape = node.inputs[linear_operand].shape
     single = _unexpanded(mask)
-    whole = single.ndim == 0
-    part = node.op.transpose(node, [cotangent.value if whole else cotangent.applied()], linear)[place]
+    is_one_mask = single.ndim == 0
+    part = node.op.transpose(node, [cotangent.value if is_one_mask else cotangent.applied()], linear)[
+        linear_operand
+    ]
     assert part is not None
     windows = tuple(range(len(shape) - rank, len(shape)))
     pulled: Value | None
-    if whole:
+    if is_one_mask:
         pulled = expand(single, shape, ())
-    elif place == 0:
-        ones = full(node.inputs[1].shape, 1.0, FLOAT64)
-        pulled = greater(full_correlation(convert(mask, FLOAT64), ones, rank), 0.0)
+    elif linear_operand == 0:
+        unit_kernel = full(node.inputs[1].shape, 1.0, FLOAT64)
+        pulled = greater(full_correlation(convert(mask, FLOAT64), unit_kernel, rank), 0.0)
     elif rank == len(shape):
         pulled = None
     else:
         pulled = _spread(emit(reduce_any, [mask], axes=windows), shape, windows)
-    own = Cotangent(part, pulled, is_applied=not whole)
-    return [own if k == place else None for k in range(2)]
+    pulled_part = Cotangent(part, pulled, is_applied=not is_one_mask)
+    return [pulled_part if k == linear_operand else None for k in range(2)]
 
 
 def _cumulative(
@@ -218,8 +226,8 @@ def _is_finite_number(value: Value) -> bool:
 
 def _spread(reduced: Value, shape: Shape, axes: Sequence[int]) -> Value:
     """Return an array that was reduced along some axes, repeated along these."""
-    kept = tuple([axis for axis in range(len(shape)) if axis not in axes])
-    return expand(reduced, shape, kept)
+    kept_axes = tuple([axis for axis in range(len(shape)) if axis not in axes])
+    return expand(reduced, shape, kept_axes)
 
 
 def narrowed_mask(node: Node, argument: int, mask: Value | None) -> Value | None:
@@ -228,16 +236,18 @@ def narrowed_mask(node: Node, argument: int, mask: Value | None) -> Value | None
     rule = None if node.op.confine is None else node.op.confine[argument]
     if rule is None:
         return mask
-    own = rule(*node.inputs)
-    return own if mask is None else bitwise_and(mask, own)
+    confined = rule(*node.inputs)
+    return confined if mask is None else bitwise_and(mask, confined)
 
 
 def pushed_through(
     begin: int, pushed: dict[Value, Tangent], outs: Sequence[Value | None]
 ) -> list[Tangent | None]:
     """Return (co)tangents with masks that are linear in others: through the nodes that were appended since the serial `begin`."""
-    made = [out for out in outs if out is not None]
-    nodes, _ = extract(made, list(pushed), stop=lambda value: value.node is None or value.node.serial < begin)
+    results = [out for out in outs if out is not None]
+    nodes, _ = extract(
+        results, list(pushed), stop=lambda value: value.node is None or value.node.serial < begin
+    )
     for node in nodes:
         parts = [pushed.get(operand) for operand in node.inputs]
         if any(part is not None for part in parts):
@@ -300,8 +310,8 @@ def _with_numbers(
 ) -> Sequence[Tangent | None]:
     """Return the tangents of the operands, with those that were computed from numbers."""
     return [
-        Tangent(x) if part is None and place in terms and not is_zero(x) else part
-        for place, (x, part) in enumerate(zip(node.inputs, parts, strict=True))
+        Tangent(x) if part is None and position in terms and not is_zero(x) else part
+        for position, (x, part) in enumerate(zip(node.inputs, parts, strict=True))
     ]
 
 
@@ -316,8 +326,8 @@ def _on_applied(node: Node, parts: Sequence[Tangent | None]) -> Sequence[Value]:
 def _pushed_row(node: Node, op: Elementwise, parts: Sequence[Tangent | None]) -> Tangent:
     """Return the tangent of an elementwise node: the mask is narrowed by selections, and the union of those of terms."""
     flags = [part is not None for part in parts]
-    given = [part for part in parts if part is not None]
-    is_whole = all(part.mask is None for part in given)
+    present_parts = [part for part in parts if part is not None]
+    is_whole = all(part.mask is None for part in present_parts)
     if is_whole and (op.confine is None or sum(flags) == len(op.additive)):
         return Tangent(node.out)
     masks = [
@@ -330,13 +340,13 @@ def _pushed_row(node: Node, op: Elementwise, parts: Sequence[Tangent | None]) ->
         elif mask is not other:
             mask = bitwise_or(mask, other)
     out = node.out
-    if op.confine is None and len(given) > 1 and not all(part.is_applied for part in given):
+    if op.confine is None and len(present_parts) > 1 and not all(part.is_applied for part in present_parts):
         (out,) = _on_applied(node, parts)
         return Tangent(out, mask, is_applied=True)
     finite = bool(op.additive) or all(
         is_part or _is_finite_factor(x) for is_part, x in zip(flags, node.inputs, strict=True)
     )
-    applied = finite and all(part.mask is None or part.is_applied for part in given)
+    applied = finite and all(part.mask is None or part.is_applied for part in present_parts)
     return Tangent(out, mask, applied)
 
 
@@ -371,22 +381,22 @@ def _combined(node: Node, masks: Sequence[Value | None]) -> Value:
         else expand(literal(True) if mask is None else mask, operand.shape, ())
         for mask, operand in zip(masks, node.inputs, strict=False)
     ]
-    rest = node.inputs[len(wholes) :]
+    indices = node.inputs[len(wholes) :]
     if isinstance(node.op, Accumulate) and node.op.combine == "add":
         counts = [convert(mask, FLOAT64) for mask in wholes]
-        return not_equal(emit(node.op, [*counts, *rest], **node.params), 0.0)
-    return emit(node.op, [*wholes, *rest], **node.params)
+        return not_equal(emit(node.op, [*counts, *indices], **node.params), 0.0)
+    return emit(node.op, [*wholes, *indices], **node.params)
 
 
 def _pushed_contraction(node: Node, parts: Sequence[Tangent | None]) -> Tangent:
     (out,) = _on_applied(node, parts)
-    place = 0 if parts[0] is not None else 1
-    part = parts[place]
+    present_operand = 0 if parts[0] is not None else 1
+    part = parts[present_operand]
     assert part is not None
-    if part.mask is None or isinstance(part.mask, Literal) or parts[1 - place] is not None:
+    if part.mask is None or isinstance(part.mask, Literal) or parts[1 - present_operand] is not None:
         return Tangent(out)
-    own = node.params["y" if place else "x"]
-    return Tangent(out, _operand_mask(part.mask, own, node.params["out"], out.shape))
+    own_subscripts = node.params["y" if present_operand else "x"]
+    return Tangent(out, _operand_mask(part.mask, own_subscripts, node.params["out"], out.shape))
 
 
 def _pushed_cumulative(node: Node, parts: Sequence[Tangent | None]) -> Tangent:

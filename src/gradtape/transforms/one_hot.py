@@ -74,11 +74,11 @@ class OneHot:
             positions = expand(count_to(size), flat, (1,))
             hit = equal(expand(self.rows, flat, (0,)), positions)
             if self.scale is None:
-                found = convert(hit, self.dtype)
+                flat_dense = convert(hit, self.dtype)
             else:
                 scale = expand(self.scale, flat, (0,))
-                found = where(hit, scale, literal(0, self.dtype))
-            self._dense = reshape(found, (self.count, *self.shape))
+                flat_dense = where(hit, scale, literal(0, self.dtype))
+            self._dense = reshape(flat_dense, (self.count, *self.shape))
         return self._dense
 
     def picked(self, other: Value) -> Value:
@@ -100,11 +100,11 @@ class OneHot:
         """Return arrays of another shape and the same size."""
         return self._with(shape, self.dtype, self.scale)
 
-    def moved(self, shape: Shape, places: np.ndarray[Any, Any]) -> OneHot:
+    def moved(self, shape: Shape, new_positions: np.ndarray[Any, Any]) -> OneHot:
         """Return arrays of another shape, the element at position k moved to ``places[k]``."""
-        key = places.tobytes()
+        key = new_positions.tobytes()
         if key not in self._moves:
-            self._moves[key] = OneHot(shape, self.dtype, self.translated(places), False)
+            self._moves[key] = OneHot(shape, self.dtype, self.translated(new_positions), False)
         return self._moves[key]._with(shape, self.dtype, self.scale)
 
     def _with(self, shape: Shape, dtype: np.dtype[Any], scale: Value | None) -> OneHot:
@@ -113,9 +113,9 @@ class OneHot:
         other._moves = self._moves
         return other
 
-    def translated(self, places: np.ndarray[Any, Any]) -> Value:
+    def translated(self, new_positions: np.ndarray[Any, Any]) -> Value:
         """Return ``places[rows]``."""
-        table = constant(places.reshape(-1).astype(INTP))
+        table = constant(new_positions.reshape(-1).astype(INTP))
         return table if self.whole else gather_row(table, self.rows)
 
     def numbers(self) -> Value:
@@ -224,10 +224,10 @@ def _index_map(node: Node, operands: Sequence[Operand]) -> Operand | None:
     if node.op is reshape_row:
         return hot.reshaped(node.out.shape)
     if node.op is permute_row:
-        places = np.empty(size, INTP)
+        new_positions = np.empty(size, INTP)
         order = np.arange(size, dtype=INTP).reshape(hot.shape).transpose(node.params["axes"])
-        places[order.reshape(-1)] = np.arange(size, dtype=INTP)
-        return hot.moved(node.out.shape, places)
+        new_positions[order.reshape(-1)] = np.arange(size, dtype=INTP)
+        return hot.moved(node.out.shape, new_positions)
     return None
 
 
@@ -236,19 +236,19 @@ def _reduction(node: Node, operands: Sequence[Operand]) -> Operand | None:
     if not isinstance(hot, OneHot) or node.op not in (reduce_sum, reduce_any):
         return None
     axes = node.params["axes"]
-    kept = [axis for axis in range(len(hot.shape)) if axis not in axes]
-    if not kept:
+    kept_axes = [axis for axis in range(len(hot.shape)) if axis not in axes]
+    if not kept_axes:
         return hot.numbers()
-    return hot.moved(node.out.shape, _coordinates(hot.shape, kept))
+    return hot.moved(node.out.shape, _coordinates(hot.shape, kept_axes))
 
 
 def _coordinates(shape: Shape, axes: Sequence[int]) -> np.ndarray[Any, Any]:
     """Return, for each position of an array, its position among the given axes alone."""
-    whole = np.indices(shape, INTP).reshape(len(shape), prod(shape))
-    place = np.zeros(prod(shape), INTP)
+    all_coordinates = np.indices(shape, INTP).reshape(len(shape), prod(shape))
+    position = np.zeros(prod(shape), INTP)
     for axis in axes:
-        place = place * shape[axis] + whole[axis]
-    return place
+        position = position * shape[axis] + all_coordinates[axis]
+    return position
 
 
 def _contract(node: Node, operands: Sequence[Operand]) -> Operand | None:
@@ -258,31 +258,35 @@ def _contract(node: Node, operands: Sequence[Operand]) -> Operand | None:
     if isinstance(first, OneHot) and isinstance(second, OneHot):
         return None
     hot, other = (first, second) if isinstance(first, OneHot) else (second, first)
-    own, theirs = (x, y) if isinstance(first, OneHot) else (y, x)
+    own_subscripts, theirs = (x, y) if isinstance(first, OneHot) else (y, x)
     assert isinstance(hot, OneHot) and isinstance(other, Value)
-    summed = [subscript for subscript in own if subscript not in out]
-    kept = tuple(subscript for subscript in own if subscript in out)
+    summed = [subscript for subscript in own_subscripts if subscript not in out]
+    kept_subscripts = tuple(subscript for subscript in own_subscripts if subscript in out)
     if not summed:
         return None
-    rest = tuple(subscript for subscript in theirs if subscript not in summed)
+    rest_of_other = tuple(subscript for subscript in theirs if subscript not in summed)
     extents = dict(zip(theirs, other.shape, strict=True))
-    permuted = permute(other, tuple(theirs.index(subscript) for subscript in (*summed, *rest)))
+    permuted = permute(other, tuple(theirs.index(subscript) for subscript in (*summed, *rest_of_other)))
     count = prod(extents[subscript] for subscript in summed)
-    table = reshape(permuted, (count, *[extents[subscript] for subscript in rest]))
+    table = reshape(permuted, (count, *[extents[subscript] for subscript in rest_of_other]))
     rows = hot
-    if kept:
-        rows = hot.moved((count,), _coordinates(hot.shape, [own.index(subscript) for subscript in summed]))
+    if kept_subscripts:
+        rows = hot.moved(
+            (count,), _coordinates(hot.shape, [own_subscripts.index(subscript) for subscript in summed])
+        )
     picked = table if rows.whole else gather_row(table, rows.rows)
     if hot.scale is not None:
         picked = multiply(picked, expand(hot.scale, picked.shape, (0,)))
-    if not kept:
-        order = tuple(rest.index(subscript) + 1 for subscript in out)
+    if not kept_subscripts:
+        order = tuple(rest_of_other.index(subscript) + 1 for subscript in out)
         return permute(picked, (0, *order))
-    shape = tuple(hot.shape[own.index(subscript)] for subscript in kept)
-    places = _coordinates(hot.shape, [own.index(subscript) for subscript in kept])
-    remaining = OneHot(shape, hot.dtype, hot.translated(places), False).dense()
+    shape = tuple(hot.shape[own_subscripts.index(subscript)] for subscript in kept_subscripts)
+    coordinates = _coordinates(hot.shape, [own_subscripts.index(subscript) for subscript in kept_subscripts])
+    remaining = OneHot(shape, hot.dtype, hot.translated(coordinates), False).dense()
     new = max((*x, *y)) + 1
-    return emit(node.op, [remaining, picked], x=(new, *kept), y=(new, *rest), out=(new, *out))
+    return emit(
+        node.op, [remaining, picked], x=(new, *kept_subscripts), y=(new, *rest_of_other), out=(new, *out)
+    )
 
 
 Rule = Callable[[Node, Sequence[Operand]], Operand | None]

@@ -58,7 +58,7 @@ class _Product(NamedTuple):
     divided: bool
 
 
-def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | None:
+def equal_part(node: Node, nodes: Sequence[Node], cotangents: Cotangents) -> Value | None:
     """Return the part of the matrix's cotangent from functions of equal eigenvalues or singular values.
 
     Parameters
@@ -72,7 +72,7 @@ def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | 
     """
     if node.op not in (eigh, eigh_by, svd) or node.inputs[0].dtype.kind == "c":
         return None
-    if all(found.get(out) is None for out in node.outs):
+    if all(cotangents.get(out) is None for out in node.outs):
         return None
     if node.op is not svd:
         numbers, left = node.outs
@@ -82,7 +82,7 @@ def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | 
     family = _Family(numbers, (left, right))
     for each in nodes:
         family.meet(each)
-    terms = [term for product in family.products if (term := family.term(product, found)) is not None]
+    terms = [term for product in family.products if (term := family.term(product, cotangents)) is not None]
     if not terms:
         return None
     total = terms[0]
@@ -106,20 +106,20 @@ class _Family:
 
     def meet(self, node: Node) -> None:
         """Classify the output of a node that reads members of the family."""
-        known = [self._members.get(operand) for operand in node.inputs]
-        if not any(known) or len(node.outs) != 1:
+        members_read = [self._members.get(operand) for operand in node.inputs]
+        if not any(members_read) or len(node.outs) != 1:
             return
         if isinstance(node.op, Elementwise):
-            self._meet_elementwise(node, known)
+            self._meet_elementwise(node, members_read)
         elif isinstance(node.op, Contract):
-            self._meet_product(node, known)
-        elif known[0] is not None and len(node.inputs) == 1:
-            member = _moved(node, known[0])
+            self._meet_product(node, members_read)
+        elif members_read[0] is not None and len(node.inputs) == 1:
+            member = _moved(node, members_read[0])
             if member is not None:
                 self._members[node.out] = member
 
-    def _meet_elementwise(self, node: Node, known: Sequence[_Member | None]) -> None:
-        members = [member for member in known if member is not None]
+    def _meet_elementwise(self, node: Node, members_read: Sequence[_Member | None]) -> None:
+        members = [member for member in members_read if member is not None]
         kinds = [member.kind for member in members]
         if len({member.axes for member in members}) > 1 or "diagonal" in kinds:
             return
@@ -127,45 +127,53 @@ class _Family:
             self._members[node.out] = members[0]
         elif "numbers" not in kinds:
             together = node.op in (add, subtract) and len(kinds) == 2
-            if node.op in LINEAR and (together or (len(kinds) == 1 and _is_linear(node, known))):
+            if node.op in LINEAR and (together or (len(kinds) == 1 and _is_linear(node, members_read))):
                 self._members[node.out] = members[0]
         elif sorted(kinds) == ["numbers", "vectors"] and (
             node.op is multiply or (node.op is divide and kinds[0] == "vectors")
         ):
-            place = kinds.index("vectors")
-            self._members[node.out] = members[place]
+            vectors_position = kinds.index("vectors")
+            self._members[node.out] = members[vectors_position]
             operands = node.inputs
-            self.products.append(_Product(node.out, operands[place], operands[1 - place], node.op is divide))
+            self.products.append(
+                _Product(
+                    node.out, operands[vectors_position], operands[1 - vectors_position], node.op is divide
+                )
+            )
 
-    def _meet_product(self, node: Node, known: Sequence[_Member | None]) -> None:
+    def _meet_product(self, node: Node, members_read: Sequence[_Member | None]) -> None:
         subscripts = (node.params["x"], node.params["y"])
-        kinds = [member.kind if member is not None else "" for member in known]
+        kinds = [member.kind if member is not None else "" for member in members_read]
         if "vectors" not in kinds or kinds.count("vectors") == 2:
             return
-        place = kinds.index("vectors")
-        member, other = known[place], known[1 - place]
+        vectors_position = kinds.index("vectors")
+        member, other = members_read[vectors_position], members_read[1 - vectors_position]
         assert member is not None
-        own = [subscripts[place][axis] for axis in member.axes]
+        own_subscripts = [subscripts[vectors_position][axis] for axis in member.axes]
         out = node.params["out"]
         if other is not None and other.kind == "diagonal":
-            pair = [subscripts[1 - place][axis] for axis in other.axes]
-            if own[-1] in pair and own[-1] not in out and other.numbers is not None:
-                pair.remove(own[-1])
-                own[-1] = pair[0]
-                self.products.append(_Product(node.out, node.inputs[place], other.numbers, False))
+            pair = [subscripts[1 - vectors_position][axis] for axis in other.axes]
+            if own_subscripts[-1] in pair and own_subscripts[-1] not in out and other.numbers is not None:
+                pair.remove(own_subscripts[-1])
+                own_subscripts[-1] = pair[0]
+                self.products.append(_Product(node.out, node.inputs[vectors_position], other.numbers, False))
             else:
                 return
         elif other is not None:
-            theirs = [subscripts[1 - place][axis] for axis in other.axes]
-            if theirs != own or not set(own) <= set(out):
+            theirs = [subscripts[1 - vectors_position][axis] for axis in other.axes]
+            if theirs != own_subscripts or not set(own_subscripts) <= set(out):
                 return
-            self.products.append(_Product(node.out, node.inputs[place], node.inputs[1 - place], False))
-        if set(own) <= set(out):
-            self._members[node.out] = _Member("vectors", tuple([out.index(subscript) for subscript in own]))
+            self.products.append(
+                _Product(node.out, node.inputs[vectors_position], node.inputs[1 - vectors_position], False)
+            )
+        if set(own_subscripts) <= set(out):
+            self._members[node.out] = _Member(
+                "vectors", tuple([out.index(subscript) for subscript in own_subscripts])
+            )
 
-    def term(self, product: _Product, found: Cotangents) -> Value | None:
+    def term(self, product: _Product, cotangents: Cotangents) -> Value | None:
         """Return f' times the rotation between the scaled vectors, by pairs of these."""
-        cotangent = found.get(product.out)
+        cotangent = cotangents.get(product.out)
         slope = self._slope(product)
         ends, starts = self._members.get(product.out), self._members[product.vectors]
         if cotangent is None or slope is None or ends is None:
@@ -186,8 +194,8 @@ class _Family:
     def _slope(self, product: _Product) -> Value | None:
         """Return the derivative of what scales vectors in the values, one number for each."""
         numbers = product.numbers
-        ones = expand(literal(1.0, self._numbers.dtype), self._numbers.shape, ())
-        (slope,) = jvp([numbers], [self._numbers], [ones], lambda value: value not in self._members)
+        unit_tangent = expand(literal(1.0, self._numbers.dtype), self._numbers.shape, ())
+        (slope,) = jvp([numbers], [self._numbers], [unit_tangent], lambda value: value not in self._members)
         if slope is None:
             return None
         if product.divided:
@@ -203,14 +211,14 @@ class _Family:
         return reshape(slope, tuple([shape[axis] for axis in member.axes]))
 
 
-def _subscripts(rank: int, axes: Sequence[int], own: int, lead: int) -> tuple[int, ...]:
-    subscripts = dict(zip(axes, (*range(2, 2 + lead), own), strict=True))
-    rest = iter(range(2 + lead, 2 + lead + rank))
-    return tuple([subscripts[axis] if axis in subscripts else next(rest) for axis in range(rank)])
+def _subscripts(rank: int, axes: Sequence[int], own_subscript: int, lead: int) -> tuple[int, ...]:
+    subscripts = dict(zip(axes, (*range(2, 2 + lead), own_subscript), strict=True))
+    free_subscripts = iter(range(2 + lead, 2 + lead + rank))
+    return tuple([subscripts[axis] if axis in subscripts else next(free_subscripts) for axis in range(rank)])
 
 
-def _is_linear(node: Node, known: Sequence[_Member | None]) -> bool:
-    return node.op is not divide or known[0] is not None
+def _is_linear(node: Node, members_read: Sequence[_Member | None]) -> bool:
+    return node.op is not divide or members_read[0] is not None
 
 
 def _moved(node: Node, member: _Member) -> _Member | None:

@@ -63,9 +63,9 @@ def block_rows(program: LoopProgram) -> LoopProgram:
             buffer: Buffer(buffer.name, buffer.dtype, buffer.size * plan.block, buffer.role)
             for buffer in plan.rows
         }
-        made = _Rewriter(plan, wide, scratch).result()
+        statements = _Rewriter(plan, wide, scratch).result()
         scratch[:] = [wide.get(buffer, buffer) for buffer in scratch]
-        return made
+        return statements
 
     return replace_loops(program, blocked)
 
@@ -153,11 +153,11 @@ def _pays(loop: For) -> bool:
 def _separate_rows(plan: _BlockingPlan, inside: Sequence[Statement], program: LoopProgram) -> bool:
     """Find the scratch of single rows; return whether no row reads what another one writes."""
     row = plan.loop.var
-    places: dict[Buffer, set[Position]] = {}
+    positions_by_buffer: dict[Buffer, set[Position]] = {}
     written: set[Buffer] = set()
     for statement in inside:
         if isinstance(statement, Load | Store):
-            places.setdefault(statement.buffer, set()).add(statement.index)
+            positions_by_buffer.setdefault(statement.buffer, set()).add(statement.index)
             if isinstance(statement, Store):
                 written.add(statement.buffer)
         for position in positions_of(statement):
@@ -167,9 +167,12 @@ def _separate_rows(plan: _BlockingPlan, inside: Sequence[Statement], program: Lo
                 return False
     elsewhere = touched_outside(program, [plan.loop])
     for buffer in written:
-        follows = [row in _variables(position) for position in places[buffer]]
+        follows = [row in _variables(position) for position in positions_by_buffer[buffer]]
         if any(follows):
-            if not all(follows) or len({_without_others(position, row) for position in places[buffer]}) > 1:
+            if (
+                not all(follows)
+                or len({_without_others(position, row) for position in positions_by_buffer[buffer]}) > 1
+            ):
                 return False
         elif buffer.role == "scratch" and buffer not in elsewhere:
             plan.rows.add(buffer)
@@ -288,16 +291,20 @@ class _Rewriter:
         sums = self.plan.sums
         self.scratch.extend(sums.buffers.values())
         rows = For(block, self._body(self.plan.loop.body, first))
-        made: list[Statement] = [*sums.before(), rows, *sums.after()]
+        statements: list[Statement] = [*sums.before(), rows, *sums.after()]
         start = row.low + blocks * self.plan.block
         if start <= row.high:
-            own = {old: Buffer(f"{old.name}_rest", old.dtype, old.size, old.role) for old in self.wide}
-            self.scratch.extend(own.values())
-            rest = Var(f"{row.name}_rest", start, row.high)
-            moved: dict[Buffer, tuple[Buffer, Position]] = {old: (new, 0) for old, new in own.items()}
-            copier = Copier({row: affine(rest)}, moved, suffix="_rest")
-            made.append(For(rest, copier.block(self.plan.loop.body)))
-        return made
+            rest_buffers = {
+                old: Buffer(f"{old.name}_rest", old.dtype, old.size, old.role) for old in self.wide
+            }
+            self.scratch.extend(rest_buffers.values())
+            rest_row = Var(f"{row.name}_rest", start, row.high)
+            moved: dict[Buffer, tuple[Buffer, Position]] = {
+                old: (new, 0) for old, new in rest_buffers.items()
+            }
+            copier = Copier({row: affine(rest_row)}, moved, suffix="_rest")
+            statements.append(For(rest_row, copier.block(self.plan.loop.body)))
+        return statements
 
     def _body(self, statements: Sequence[Statement], first: Position) -> list[Statement]:
         """Return what one block does, whose first row is `first`: each straight line of statements becomes a loop over the rows."""
@@ -313,7 +320,7 @@ class _Rewriter:
         self._flush(run, made, first)
         return made
 
-    def _flush(self, run: Sequence[Statement], made: list[Statement], first: Position) -> None:
+    def _flush(self, run: Sequence[Statement], out_block: list[Statement], first: Position) -> None:
         """Append a straight line of statements: what is the same for all rows once, the rest in a loop over the rows of the block.
 
         Parameters
@@ -326,23 +333,23 @@ class _Rewriter:
             The first row of the block.
         """
         varying = [statement for statement in run if not self._same_for_all(statement)]
-        made.extend(statement for statement in run if self._same_for_all(statement))
+        out_block.extend(statement for statement in run if self._same_for_all(statement))
         if not varying:
             return
         self.count += 1
         lane = Var(f"{self.prefix}_lane{self.count}", 0, self.plan.block - 1)
-        place = affine(lane)
-        row = first + place
+        lane_position = affine(lane)
+        row = first + lane_position
         body: list[Statement] = []
         if any(isinstance(s, Store) and s.buffer in self.plan.sums.buffers for s in varying):
-            made.append(self._lane_by_lane(varying, first))
+            out_block.append(self._lane_by_lane(varying, first))
             return
         before, after = self._sums(varying)
         finish: list[Statement] = []
         for statement in varying:
             if isinstance(statement, Load) and statement.target.name in before:
-                made.append(statement)
-                made.append(Declare(before[statement.target.name], statement.target))
+                out_block.append(statement)
+                out_block.append(Declare(before[statement.target.name], statement.target))
                 continue
             value = statement.value if isinstance(statement, Store) else None
             if isinstance(statement, Store) and isinstance(value, Register) and value.name in after:
@@ -352,9 +359,9 @@ class _Rewriter:
                 finish.append(Compute(final, "identity", None, (total,)))
                 finish.append(Store(statement.buffer, statement.index, final))
                 continue
-            self._lane_statement(statement, place, row, before, body)
-        made.append(For(lane, body, lanes=True))
-        made.extend(finish)
+            self._lane_statement(statement, lane_position, row, before, body)
+        out_block.append(For(lane, body, lanes=True))
+        out_block.extend(finish)
 
     def _lane_by_lane(self, run: Sequence[Statement], first: Position) -> For:
         """Return the loop over the lanes of one vector, with the vectors of the block one after the other.
@@ -376,10 +383,10 @@ class _Rewriter:
         totals = {load.target.name: load.target for load in loads}
         ends: dict[str, Register] = {}
         for vector in range(self.plan.block // LANES):
-            place = affine(lane) + vector * LANES
+            lane_position = affine(lane) + vector * LANES
             part: list[Statement] = []
             for statement in inner:
-                self._lane_statement(statement, place, first + place, totals, part)
+                self._lane_statement(statement, lane_position, first + lane_position, totals, part)
             copier = Copier({}, {}, suffix=f"_{vector}")
             body.extend(copier.block(part))
             for statement in inner:
@@ -422,7 +429,7 @@ class _Rewriter:
     def _lane_statement(
         self,
         statement: Statement,
-        place: Position,
+        lane_position: Position,
         row: Position,
         totals: dict[str, Register],
         body: list[Statement],
@@ -451,16 +458,16 @@ class _Rewriter:
                 if old.name in self.plan.lane_wise:
                     self.count += 1
                     read = Register(f"{old.name}_at{self.count}", old.dtype)
-                    body.append(Load(read, self._lane_buffer(old), place))
+                    body.append(Load(read, self._lane_buffer(old), lane_position))
                     return read
             return old
 
         if isinstance(statement, Load):
-            index = self._index(statement.buffer, substitute(statement.index, values), place)
+            index = self._index(statement.buffer, substitute(statement.index, values), lane_position)
             body.append(Load(statement.target, self.wide.get(statement.buffer, statement.buffer), index))
-            self._spread(statement.target, body, place)
+            self._spread(statement.target, body, lane_position)
         elif isinstance(statement, Store):
-            index = self._index(statement.buffer, substitute(statement.index, values), place)
+            index = self._index(statement.buffer, substitute(statement.index, values), lane_position)
             value = number(statement.value)
             body.append(Store(self.wide.get(statement.buffer, statement.buffer), index, value))
         elif isinstance(statement, Compute):
@@ -468,17 +475,17 @@ class _Rewriter:
             body.append(
                 Compute(statement.target, statement.function, statement.body, args, statement.reassociate)
             )
-            self._spread(statement.target, body, place)
+            self._spread(statement.target, body, lane_position)
         elif isinstance(statement, Declare | Assign):
             value = number(statement.value)
             if statement.target.name in self.plan.lane_wise:
-                body.append(Store(self._lane_buffer(statement.target), place, value))
+                body.append(Store(self._lane_buffer(statement.target), lane_position, value))
             else:
                 body.append(type(statement)(statement.target, value))
 
-    def _spread(self, target: Register, body: list[Statement], place: Position) -> None:
+    def _spread(self, target: Register, body: list[Statement], lane_position: Position) -> None:
         if target.name in self.plan.lane_wise:
-            body.append(Store(self._lane_buffer(target), place, target))
+            body.append(Store(self._lane_buffer(target), lane_position, target))
 
     def _lane_buffer(self, register: Register) -> Buffer:
         buffer = self.lanes.get(register.name)
@@ -489,5 +496,5 @@ class _Rewriter:
             self.scratch.append(buffer)
         return buffer
 
-    def _index(self, buffer: Buffer, index: Position, place: Position) -> Position:
-        return index * self.plan.block + place if buffer in self.wide else index
+    def _index(self, buffer: Buffer, index: Position, lane_position: Position) -> Position:
+        return index * self.plan.block + lane_position if buffer in self.wide else index

@@ -187,8 +187,8 @@ class FunctionEmitter(FunctionWriter):
 
     def is_poll_due(self, number: str, period: int) -> str:
         """Append what says whether an iteration is one that polls."""
-        rest = self.let(f"and i64 {number}, {period - 1}")
-        return self.let(f"icmp eq i64 {rest}, {period - 1}")
+        masked = self.let(f"and i64 {number}, {period - 1}")
+        return self.let(f"icmp eq i64 {masked}, {period - 1}")
 
     def poll(self, done: str, total: str | int) -> str:
         """Append a poll for signals after so many iterations; return its status, not zero if a handler has raised an exception."""
@@ -210,9 +210,9 @@ class FunctionEmitter(FunctionWriter):
         data = f"{text}\0".encode()
         name = f"python.{hashlib.blake2b(data, digest_size=8).hexdigest()}"
         escaped = "".join([f"\\{byte:02x}" for byte in data])
-        what = module.constant(name, f"[{len(data)} x i8]", f'c"{escaped}"')
+        label = module.constant(name, f"[{len(data)} x i8]", f'c"{escaped}"')
         table = self.pointer_table(f"%{self.new_label()}.operands", operands)
-        self.note_status(self.call("i32", f'"{CALL_PYTHON}"', f"ptr {what}", f"ptr {table}"))
+        self.note_status(self.call("i32", f'"{CALL_PYTHON}"', f"ptr {label}", f"ptr {table}"))
 
     def note_status(self, status: str) -> None:
         """Append what ends the call where what it called was interrupted, and what notes other failures.
@@ -231,11 +231,11 @@ class FunctionEmitter(FunctionWriter):
         """Append the end of the call with a status."""
         self.emit(f"ret i32 {status}")
 
-    def pointer_table(self, table: str, held: Sequence[str]) -> str:
+    def pointer_table(self, table: str, addresses: Sequence[str]) -> str:
         """Append a table of pointers on the stack, and return its address."""
-        self.entry.append(f"  {table} = alloca [{max(len(held), 1)} x ptr]")
-        for place, pointer in enumerate(held):
-            slot = self.let(f"getelementptr inbounds ptr, ptr {table}, i64 {place}")
+        self.entry.append(f"  {table} = alloca [{max(len(addresses), 1)} x ptr]")
+        for position, pointer in enumerate(addresses):
+            slot = self.let(f"getelementptr inbounds ptr, ptr {table}, i64 {position}")
             self.store("ptr", pointer, slot)
         return table
 
@@ -255,9 +255,9 @@ class FunctionEmitter(FunctionWriter):
         """Return the operand for a position."""
         if isinstance(position, int):
             return str(position)
-        for known in reversed(self.positions):
-            if position in known:
-                return known[position]
+        for emitted in reversed(self.positions):
+            if position in emitted:
+                return emitted[position]
         total = ""
         for atom, factor in position.terms.items():
             term = self._atom(atom)
@@ -276,24 +276,26 @@ class FunctionEmitter(FunctionWriter):
         """Return the operand for a variable, quotient, remainder or clamped position."""
         if isinstance(atom, Var):
             return self.names.get(atom.name, f"%{atom.name}")
-        for known in reversed(self.positions):
-            if atom in known:
-                return known[atom]
-        whole = self.position(atom.whole)
+        for emitted in reversed(self.positions):
+            if atom in emitted:
+                return emitted[atom]
+        operand = self.position(atom.whole)
         if isinstance(atom, Clamped):
-            raised = self.call("i64", "llvm.smax.i64", f"i64 {whole}", f"i64 {atom.low}")
+            raised = self.call("i64", "llvm.smax.i64", f"i64 {operand}", f"i64 {atom.low}")
             name = self.call("i64", "llvm.smin.i64", f"i64 {raised}", f"i64 {atom.high}")
         elif atom.whole.low >= 0:
-            name = self.let(f"{'udiv' if isinstance(atom, Quotient) else 'urem'} i64 {whole}, {atom.divisor}")
+            name = self.let(
+                f"{'udiv' if isinstance(atom, Quotient) else 'urem'} i64 {operand}, {atom.divisor}"
+            )
         else:
-            name = self._floored(atom, whole)
+            name = self._floored(atom, operand)
         self.positions[-1][atom] = name
         return name
 
-    def _floored(self, atom: Quotient | Remainder, whole: str) -> str:
+    def _floored(self, atom: Quotient | Remainder, operand: str) -> str:
         """Append a floor division: a multiple of the divisor is added, because the machine truncates."""
         shift = -(atom.whole.low // atom.divisor)
-        raised = self.let(f"add nsw i64 {whole}, {shift * atom.divisor}")
+        raised = self.let(f"add nsw i64 {operand}, {shift * atom.divisor}")
         if isinstance(atom, Remainder):
             return self.let(f"urem i64 {raised}, {atom.divisor}")
         quotient = self.let(f"udiv i64 {raised}, {atom.divisor}")
@@ -341,8 +343,8 @@ class FunctionEmitter(FunctionWriter):
             high, low = factors
             name = f"llvm.fma.{'f64' if type_ == 'double' else 'f32'}"
             self.module.declare(f"declare {type_} @{name}({type_}, {type_}, {type_})")
-            rest = self.let(f"fmul {type_} {operands[0]}, {low}")
-            return f"call {type_} @{name}({type_} {operands[0]}, {type_} {high}, {type_} {rest})"
+            low_part = self.let(f"fmul {type_} {operands[0]}, {low}")
+            return f"call {type_} @{name}({type_} {operands[0]}, {type_} {high}, {type_} {low_part})"
         text = self.applied(body, dtypes, out, operands, reassociate, is_alike)
         if is_alike or inlines is None or not isinstance(body, Libm) or not can_inline_scalar(body.name, out):
             return text
@@ -378,9 +380,9 @@ class FunctionEmitter(FunctionWriter):
             text = text.replace(" contract ", " ")
         if not text.startswith("call"):
             return text
-        head, _, rest = text.partition("@")
-        name, _, given = rest.partition("(")
-        types = [operand.split()[0] for operand in given.rstrip(")").split(", ")]
+        head, _, call_text = text.partition("@")
+        name, _, operand_list = call_text.partition("(")
+        types = [operand.split()[0] for operand in operand_list.rstrip(")").split(", ")]
         declaration = f"declare {head.split()[-1]} @{name}({', '.join(types)})"
         if isinstance(body, Libm):
             inlines = self.module.inlined < MOST_INLINED

@@ -123,8 +123,10 @@ def _allocate(function: ProcedureEmitter, statement: Allocate) -> None:
     if statement not in plan.results and statement not in plan.in_frame:
         pointer = function.allocate(bytes_, "%scratch" if statement in plan.in_scratch else "%arena")
     if statement.zero:
-        some = function.call("i64", "llvm.smax.i64", f"i64 {bytes_}", "i64 0")
-        function.call("void", "llvm.memset.p0.i64", f"ptr {pointer}", "i8 0", f"i64 {some}", "i1 false")
+        nonnegative = function.call("i64", "llvm.smax.i64", f"i64 {bytes_}", "i64 0")
+        function.call(
+            "void", "llvm.memset.p0.i64", f"ptr {pointer}", "i8 0", f"i64 {nonnegative}", "i1 false"
+        )
     function.set_operand(statement.out, pointer)
 
 
@@ -150,10 +152,10 @@ def _apply(function: ProcedureEmitter, statement: Apply) -> None:
     pointers += [_constant(function, value) for value in statement.graph.constants()]
     results = [function.address(span.pointer, span.offset) for span in statement.outputs]
     tables = []
-    for held in (pointers, results):
-        tables.append(function.slot(f"[{max(len(held), 1)} x ptr]"))
-        for place, pointer in enumerate(held):
-            function.store("ptr", pointer, function.offset(tables[-1], 8 * place))
+    for addresses in (pointers, results):
+        tables.append(function.slot(f"[{max(len(addresses), 1)} x ptr]"))
+        for position, pointer in enumerate(addresses):
+            function.store("ptr", pointer, function.offset(tables[-1], 8 * position))
     mark = None
     if workspace > IN_FRAME:
         mark = _place_in_arena(function)
@@ -179,8 +181,8 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
     if is_task(loop):
         emit_tasks(function, loop)
         return
-    known = number_of(loop.count)
-    if known is not None and known <= 0:
+    constant_count = number_of(loop.count)
+    if constant_count is not None and constant_count <= 0:
         return
     count = function.operand(loop.count)
     if loop in function.plan.streamed:
@@ -203,8 +205,8 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
         first = function.let(f"mul nuw nsw i64 {strip}, {period}")
         left = function.let(f"sub nuw nsw i64 {count}, {first}")
         length = function.call("i64", "llvm.smin.i64", f"i64 {left}", f"i64 {period}")
-        with _iterations(function, length, function.plan.independent.get(loop)) as place:
-            _iteration(function, loop, function.let(f"add nuw nsw i64 {first}, {place}"), count)
+        with _iterations(function, length, function.plan.independent.get(loop)) as iteration:
+            _iteration(function, loop, function.let(f"add nuw nsw i64 {first}, {iteration}"), count)
         _poll(
             function, function.let(f"add nsw i64 {first}, {length}"), count if poll.shows_progress else INSIDE
         )
@@ -386,8 +388,8 @@ def _reserve(function: ProcedureEmitter, bytes_: str) -> str:
     name = function.new_label()
     top = function.load("ptr", "%tape.top")
     end = function.load("ptr", "%tape.end")
-    used, whole = (function.let(f"ptrtoint ptr {place} to i64") for place in (top, end))
-    room = function.let(f"sub i64 {whole}, {used}")
+    used, capacity = (function.let(f"ptrtoint ptr {pointer} to i64") for pointer in (top, end))
+    room = function.let(f"sub i64 {capacity}, {used}")
     full = function.let(f"icmp ugt i64 {bytes_}, {room}")
     before = function.label
     function.branch(full, f"{name}.full", f"{name}.room", UNLIKELY)
@@ -409,8 +411,8 @@ def _make_room(function: ProcedureEmitter, bytes_: str) -> None:
     """Append what makes room on the tape for so many bytes, where there is so much memory: a tape that grows is copied, to fresh pages."""
     name = function.new_label()
     top, end = function.load("ptr", "%tape.top"), function.load("ptr", "%tape.end")
-    used, whole = (function.let(f"ptrtoint ptr {place} to i64") for place in (top, end))
-    full = function.let(f"icmp ugt i64 {bytes_}, {function.let(f'sub i64 {whole}, {used}')}")
+    used, capacity = (function.let(f"ptrtoint ptr {pointer} to i64") for pointer in (top, end))
+    full = function.let(f"icmp ugt i64 {bytes_}, {function.let(f'sub i64 {capacity}, {used}')}")
     function.branch(full, f"{name}.full", f"{name}.room", UNLIKELY)
     function.start_block(f"{name}.full")
     moved = function.let(
@@ -430,10 +432,10 @@ def _open_stream(function: ProcedureEmitter, loop: For, count: str) -> None:
     """Append what reserves the records of all iterations of a loop, or takes them off the tape."""
     statement = function.plan.streamed[loop]
     _, size = record_layout(statement.entries)
-    some = function.call("i64", "llvm.smax.i64", f"i64 {count}", "i64 0")
-    bytes_ = function.let(f"mul nuw nsw i64 {some}, {size}")
+    iterations = function.call("i64", "llvm.smax.i64", f"i64 {count}", "i64 0")
+    bytes_ = function.let(f"mul nuw nsw i64 {iterations}, {size}")
     base = _reserve(function, bytes_) if isinstance(statement, Push) else _taken_off(function, bytes_)
-    function.streams[statement] = (base, some, loop.index)
+    function.streams[statement] = (base, iterations, loop.index)
 
 
 def _taken_off(function: ProcedureEmitter, bytes_: str) -> str:
@@ -447,20 +449,20 @@ def _taken_off(function: ProcedureEmitter, bytes_: str) -> str:
 def _places(function: ProcedureEmitter, statement: Push | Pop) -> list[str]:
     """Return the addresses of the values of a record."""
     contents = statement.entries
-    places, size = record_layout(contents)
+    byte_offsets, size = record_layout(contents)
     if statement not in function.streams:
         base = (
             _reserve(function, str(size)) if isinstance(statement, Push) else _taken_off(function, str(size))
         )
-        return [function.offset(base, place) for place in places]
+        return [function.offset(base, byte_offset) for byte_offset in byte_offsets]
     base, count, index = function.streams[statement]
     number = function.operand(index)
     if isinstance(statement, Pop):
         left = function.let(f"sub nuw nsw i64 {count}, {number}")
         number = function.let(f"sub nuw nsw i64 {left}, 1")
     addresses = []
-    for content, place in zip(contents, places, strict=True):
-        first = function.let(f"mul nuw nsw i64 {count}, {place}")
+    for content, byte_offset in zip(contents, byte_offsets, strict=True):
+        first = function.let(f"mul nuw nsw i64 {count}, {byte_offset}")
         array = function.let(f"getelementptr inbounds i8, ptr {base}, i64 {first}")
         type_ = f"[{item_size(content)} x i8]"
         addresses.append(function.let(f"getelementptr inbounds {type_}, ptr {array}, i64 {number}"))
@@ -469,21 +471,23 @@ def _places(function: ProcedureEmitter, statement: Push | Pop) -> list[str]:
 
 def _push(function: ProcedureEmitter, statement: Push) -> None:
     operands = list(map(function.operand, statement.values))
-    for content, operand, place in zip(statement.values, operands, _places(function, statement), strict=True):
+    for content, operand, address in zip(
+        statement.values, operands, _places(function, statement), strict=True
+    ):
         facts = function.plan.aliases[None]
         if isinstance(content, Value):
-            function.store_element(content.dtype, operand, place, facts)
+            function.store_element(content.dtype, operand, address, facts)
         else:
-            function.emit(f"store ptr {operand}, ptr {place}, align 8{facts}{function.group}")
+            function.emit(f"store ptr {operand}, ptr {address}, align 8{facts}{function.group}")
 
 
 def _pop(function: ProcedureEmitter, statement: Pop) -> None:
-    for out, place in zip(statement.outs, _places(function, statement), strict=True):
+    for out, address in zip(statement.outs, _places(function, statement), strict=True):
         facts = function.plan.aliases[None]
         if isinstance(out, Value):
-            operand = function.load_element(out.dtype, place, facts)
+            operand = function.load_element(out.dtype, address, facts)
         else:
-            operand = function.let(f"load ptr, ptr {place}, align 8{facts}{function.group}")
+            operand = function.let(f"load ptr, ptr {address}, align 8{facts}{function.group}")
         function.set_operand(out, operand)
 
 

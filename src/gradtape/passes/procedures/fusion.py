@@ -126,8 +126,8 @@ class _Fusion(BlockPass):
         fused = self._row_by_row(statements)
         position = 0
         while position < len(fused):  # terminates: each round has fewer statements, or a greater position
-            place = self._join(fused, position)
-            position = position + 1 if place is None else place
+            new_position = self._join(fused, position)
+            position = position + 1 if new_position is None else new_position
         return [self._inner(statement) for statement in fused]
 
     def _inner(self, statement: Statement) -> Statement:
@@ -159,12 +159,12 @@ class _Fusion(BlockPass):
 
     def _meets(self, nest: Statement, statements: Sequence[Statement]) -> bool:
         """Return whether a nest uses an array that a loop over one of its rows stores, or the other way round."""
-        inner, own = _nested(nest), self._effects_of(nest)
+        inner, nest_effects = _nested(nest), self._effects_of(nest)
         assert inner is not None
         for other in statements:
             if isinstance(other, For) and _is_innermost(other) and _are_equal(other.count, inner.count):
                 its = self._effects_of(other)
-                shared = (own.writes & (its.reads | its.writes)) | (own.reads & its.writes)
+                shared = (nest_effects.writes & (its.reads | its.writes)) | (nest_effects.reads & its.writes)
                 if any(isinstance(x, Memory) for x in shared):
                     return True
         return False
@@ -174,33 +174,33 @@ class _Fusion(BlockPass):
         second = statements[position]
         if not isinstance(second, For):
             return None
-        for place in range(position - 1, max(-1, position - 1 - REACH), -1):
-            first = statements[place]
+        for earlier in range(position - 1, max(-1, position - 1 - REACH), -1):
+            first = statements[earlier]
             if not isinstance(first, For):
                 continue
             first, other = self._alike(first, second)
             if not self._may_gain(first, other):
                 continue
-            moved = self._moved(first, statements[place + 1 : position], other)
+            moved = self._moved(first, statements[earlier + 1 : position], other)
             if moved is None:
                 continue
             fused = self._fused(first, other)
             if fused is None:
                 continue
             before, after = moved
-            statements[place : position + 1] = [*before, fused, *after]
+            statements[earlier : position + 1] = [*before, fused, *after]
             self.count += 1
-            return place + len(before)
+            return earlier + len(before)
         return None
 
     # Whether it pays
 
     def _alike(self, first: For, second: For) -> tuple[For, For]:
         """Return two loops; one over all elements of an array as a nest over rows, if the other one is such."""
-        one, other = number_of(first.count), number_of(second.count)
-        if one is None or other is None or one == other:
+        first_count, second_count = number_of(first.count), number_of(second.count)
+        if first_count is None or second_count is None or first_count == second_count:
             return first, second
-        flat, nest = (first, second) if one > other else (second, first)
+        flat, nest = (first, second) if first_count > second_count else (second, first)
         if not _is_innermost(flat) or None in self._effects_of(flat).writes:
             return first, second
         rows = _in_rows(flat, nest)
@@ -212,12 +212,14 @@ class _Fusion(BlockPass):
         """Return whether one loop uses an array that the other one stores, or both the same ones, and both are of one sort."""
         if first.parallel is not second.parallel or not _are_equal(first.count, second.count):
             return False
-        one, other = self._effects_of(first), self._effects_of(second)
-        if None in one.writes and None in other.writes:
+        effects, other_effects = self._effects_of(first), self._effects_of(second)
+        if None in effects.writes and None in other_effects.writes:
             return False
-        shared = (one.writes & (other.reads | other.writes)) | (one.reads & other.writes)
-        if one.reads - one.writes == other.reads - other.writes:
-            shared |= one.reads - one.writes
+        shared = (effects.writes & (other_effects.reads | other_effects.writes)) | (
+            effects.reads & other_effects.writes
+        )
+        if effects.reads - effects.writes == other_effects.reads - other_effects.writes:
+            shared |= effects.reads - effects.writes
         if not any(isinstance(x, Memory) for x in shared):
             return False
         innermost = [_is_innermost(loop) for loop in (first, second)]
@@ -246,29 +248,29 @@ class _Fusion(BlockPass):
         return before, after
 
     def _effects_of(self, statement: Statement) -> _Effects:
-        found = self._effects.get(statement)
-        if found is None:
-            found = self._effects[statement] = _Effects(set(), set(), set(statement.defines()), set())
+        effects = self._effects.get(statement)
+        if effects is None:
+            effects = self._effects[statement] = _Effects(set(), set(), set(statement.defines()), set())
             for inner in walk([statement]):
                 for content in inner.uses():
-                    found.uses.update(self._leaves_of(content))
-                found.reads.update([pointer.memory for pointer in inner.pointers_read()])
-                found.writes.update([pointer.memory for pointer in inner.pointers_written()])
+                    effects.uses.update(self._leaves_of(content))
+                effects.reads.update([pointer.memory for pointer in inner.pointers_read()])
+                effects.writes.update([pointer.memory for pointer in inner.pointers_written()])
                 if isinstance(inner, Read):
-                    found.reads.add(inner.variable)
+                    effects.reads.add(inner.variable)
                 elif isinstance(inner, Assign):
-                    found.writes.add(inner.variable)
+                    effects.writes.add(inner.variable)
                 elif isinstance(inner, Push | Pop):
-                    found.writes.add(None)
-        return found
+                    effects.writes.add(None)
+        return effects
 
     def _leaves_of(self, content: Content) -> frozenset[Content]:
         if isinstance(content, Pointer):
             return frozenset([content])
-        found = self._leaves.get(content)
-        if found is None:
-            found = self._leaves[content] = frozenset[Content](extract([content])[1])
-        return found
+        leaves = self._leaves.get(content)
+        if leaves is None:
+            leaves = self._leaves[content] = frozenset[Content](extract([content])[1])
+        return leaves
 
     # Whether it is legal
 
@@ -287,22 +289,25 @@ class _Fusion(BlockPass):
             return None
         accesses = LoopAccesses.around(fused, self.around)
         must_be_independent = fused.parallel or _is_innermost(fused)
-        for one, other in pairs:
-            assert not isinstance(one, Apply) and not isinstance(other, Apply)
-            if accesses.precedes(fused, other, one) or (
-                must_be_independent and accesses.precedes(fused, one, other)
+        for access, other_access in pairs:
+            assert not isinstance(access, Apply) and not isinstance(other_access, Apply)
+            if accesses.precedes(fused, other_access, access) or (
+                must_be_independent and accesses.precedes(fused, access, other_access)
             ):
                 return None
         return fused
 
     def _have_own_variables(self, first: For, second: For) -> bool:
         """Return whether neither loop reads what the other one assigns."""
-        own = [assigned(loop.body) for loop in (first, second)]
+        assigned_by_loops = [assigned(loop.body) for loop in (first, second)]
         exposed = [exposed_variables(loop) for loop in (first, second)]
-        if not own[0].isdisjoint(exposed[1]) or not own[1].isdisjoint(exposed[0]):
+        if not assigned_by_loops[0].isdisjoint(exposed[1]) or not assigned_by_loops[1].isdisjoint(exposed[0]):
             return False
         inside = reads([first, second])  # of variables that are used within iterations, of either loop
-        return all(inside[variable] >= self._readers[variable] for variable in own[0] & own[1])
+        return all(
+            inside[variable] >= self._readers[variable]
+            for variable in assigned_by_loops[0] & assigned_by_loops[1]
+        )
 
 
 def _are_equal(first: Value, second: Value) -> bool:
@@ -340,9 +345,9 @@ def _shape(nest: For, size: int) -> list[int] | None:
     if rows == size:
         return [size]
     for inner in nest.body:
-        rest = _shape(inner, size // int(rows)) if isinstance(inner, For) else None
-        if rest is not None:
-            return [int(rows), *rest]
+        inner_counts = _shape(inner, size // int(rows)) if isinstance(inner, For) else None
+        if inner_counts is not None:
+            return [int(rows), *inner_counts]
     return None
 
 
@@ -360,14 +365,16 @@ def is_sequential(loop: For) -> bool:
         if total_chain(variable, inside, exposed) is None:
             return True
     pairs = [
-        (one, other)
-        for one, other in conflicts(loop.body, loop.body)
-        if not isinstance(one, Apply) and not isinstance(other, Apply) and one.index is not other.index
+        (access, other_access)
+        for access, other_access in conflicts(loop.body, loop.body)
+        if not isinstance(access, Apply)
+        and not isinstance(other_access, Apply)
+        and access.index is not other_access.index
     ]
     if len(pairs) > MOST_PAIRS:
         return True
-    for one, other in pairs:
-        apart, step = distance(one.index, other.index), linear_form(one.index).get(loop.index, 0)
-        if apart and step and apart % step == 0 and abs(apart // step) < reach:
+    for access, other_access in pairs:
+        gap, step = distance(access.index, other_access.index), linear_form(access.index).get(loop.index, 0)
+        if gap and step and gap % step == 0 and abs(gap // step) < reach:
             return True
     return False

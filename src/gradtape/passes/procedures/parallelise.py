@@ -104,10 +104,10 @@ class _Plan:
 
     def blocks(self, count: Value) -> Value:
         """Return the number of blocks."""
-        known = number_of(count)
-        if known is not None:
-            most = max(min(int(known) // self.rows, self.most), 1)
-            return literal(even_blocks(int(known), most), INT64)
+        constant_count = number_of(count)
+        if constant_count is not None:
+            most = max(min(int(constant_count) // self.rows, self.most), 1)
+            return literal(even_blocks(int(constant_count), most), INT64)
         return minimum(
             maximum(floor_divide(count, literal(self.rows, INT64)), literal(1, INT64)),
             literal(self.most, INT64),
@@ -117,8 +117,8 @@ class _Plan:
 def _plan(loop: For, privatisation: Privatisation) -> _Plan | None:
     """Return how a loop is cut; None where its iterations cannot run at the same time, or are not worth it."""
     iteration = sum(seconds(statement, UNKNOWN_PARALLEL_TRIP_COUNT) for statement in loop.body)
-    known = number_of(loop.count)
-    if known is not None and int(known) * iteration < WORTHWHILE * ADDITION:
+    constant_count = number_of(loop.count)
+    if constant_count is not None and int(constant_count) * iteration < WORTHWHILE * ADDITION:
         return None
     if any(isinstance(s, Push | Pop) for s in walk(loop.body)) and match_tape(loop.body) is None:
         return None
@@ -129,7 +129,7 @@ def _plan(loop: For, privatisation: Privatisation) -> _Plan | None:
     bytes_ = sum([size * pointer.dtype.itemsize for pointer, size in sharing.sums.items()])
     rows = max(ceil(ADDITION * max(LEAST_BLOCK, PARTIAL_SUM * elements) / iteration), 1)
     most = min(MOST_BLOCKS, MOST_SCATTERED_SUMS // max(bytes_, 1))
-    if most < 2 or (known is not None and int(known) < 2 * rows):
+    if most < 2 or (constant_count is not None and int(constant_count) < 2 * rows):
         return None
     return _Plan(sharing, rows, most)
 
@@ -143,31 +143,31 @@ class _Division:
 
     def block(self, statements: Sequence[Statement], divides: bool = True) -> list[Statement]:
         """Return the statements of a block, with parallel loops divided, or sequential."""
-        found: list[Statement] = []
+        divided: list[Statement] = []
         for statement in statements:
             if isinstance(statement, For):
                 plan = _plan(statement, self._privatisation) if divides and statement.parallel else None
                 body = self.block(statement.body, divides and plan is None)
                 loop = For(statement.index, statement.count, body, site=statement.site)
-                found += [loop] if plan is None else self._divided(loop, plan)
+                divided += [loop] if plan is None else self._divided(loop, plan)
             else:
-                found.append(statement.with_parts(block=lambda body: self.block(body, divides)))
-        return found
+                divided.append(statement.with_parts(block=lambda body: self.block(body, divides)))
+        return divided
 
     def _divided(self, loop: For, plan: _Plan) -> list[Statement]:
         """Return what stands for a loop: that over blocks, and what combines their sums."""
         build, sharing = self.build, plan.sharing
         around: list[Statement] = []
-        own = assigned(loop.body)
-        rewriter = _BlockRewriter(build, own)
+        assigned_in_loop = assigned(loop.body)
+        rewriter = _BlockRewriter(build, assigned_in_loop)
         with build.block(around):
             count = maximum(loop.count, literal(0, INT64)) if number_of(loop.count) is None else loop.count
             blocks = plan.blocks(count)
             rows = floor_divide(count, blocks)
-            rest = count - rows * blocks
+            remainder = count - rows * blocks
             is_even = _is_multiple(count, blocks)
             for statement in walk(loop.body):  # a block finds as values what it does not assign
-                if isinstance(statement, Read) and statement.variable not in own:
+                if isinstance(statement, Read) and statement.variable not in assigned_in_loop:
                     rewriter.becomes[statement.out] = build.read(statement.variable)
             totals = {}
             for variable in sharing.totals:
@@ -183,8 +183,8 @@ class _Division:
             with build.loop(blocks, parallel=True) as number:
                 for pointer, (parts, row) in sums.items():
                     rewriter.moved[pointer] = parts, number * row
-                    with build.loop(sharing.sums[pointer]) as place:
-                        build.store(parts, number * row + place, 0)
+                    with build.loop(sharing.sums[pointer]) as element:
+                        build.store(parts, number * row + element, 0)
                 for variable in sharing.totals:
                     build.assign(rewriter.variable(variable), 0)
                 for variable in sharing.kept:
@@ -194,9 +194,12 @@ class _Division:
                     build.assign(rewriter.variable(variable), first)
                 begin, length = number * rows, rows
                 if not is_even:
-                    begin, length = begin + minimum(number, rest), rows + convert(less(number, rest), INT64)
-                with build.loop(length) as place:
-                    rewriter.becomes[loop.index] = begin + place
+                    begin, length = (
+                        begin + minimum(number, remainder),
+                        rows + convert(less(number, remainder), INT64),
+                    )
+                with build.loop(length) as element:
+                    rewriter.becomes[loop.index] = begin + element
                     build.current.extend(rewriter.block(loop.body))
                 for variable, parts in totals.items():
                     build.store(parts, number, build.read(rewriter.variable(variable)))
@@ -204,17 +207,17 @@ class _Division:
                 with build.loop(blocks) as number:
                     build.assign(variable, build.read(variable) + build.load(parts, number))
             for pointer, (parts, row) in sums.items():
-                with build.loop(blocks) as number, build.loop(sharing.sums[pointer]) as place:
-                    part = build.load(parts, number * row + place)
-                    build.store(pointer, place, build.load(pointer, place) + part)
+                with build.loop(blocks) as number, build.loop(sharing.sums[pointer]) as element:
+                    part = build.load(parts, number * row + element)
+                    build.store(pointer, element, build.load(pointer, element) + part)
             for variable, reset in sharing.resets.items():
                 build.assign(variable, where(less(literal(0, INT64), count), reset, before[variable]))
         return around
 
 
 def _is_multiple(count: Value, blocks: Value) -> bool:
-    known, parts = number_of(count), number_of(blocks)
-    return known is not None and parts is not None and int(known) % int(parts) == 0
+    constant_count, parts = number_of(count), number_of(blocks)
+    return constant_count is not None and parts is not None and int(constant_count) % int(parts) == 0
 
 
 class _BlockRewriter(Rewriter):
@@ -306,18 +309,18 @@ class Privatisation:
 
         Iterations of the loop do not conflict but for sums: see `gradtape.procedures.ir.For`.
         """
-        found = Sharing()
+        shared = Sharing()
         inside = list(walk(loop.body))
-        if not self._find_variables(loop, inside, found):
+        if not self._find_variables(loop, inside, shared):
             return None
         for memory in dict.fromkeys([pointer.memory for pointer in stored(loop.body)]):
-            if not self._find_sums(loop, inside, memory, found):
+            if not self._find_sums(loop, inside, memory, shared):
                 return None
-        return found
+        return shared
 
     # Variables
 
-    def _find_variables(self, loop: For, inside: Sequence[Statement], found: Sharing) -> bool:
+    def _find_variables(self, loop: For, inside: Sequence[Statement], shared: Sharing) -> bool:
         """Enter the variables that iterations share; return whether blocks can have parts of them."""
         exposed, live = exposed_variables(loop), self._live[loop]
         for variable in dict.fromkeys([s.variable for s in inside if isinstance(s, Assign)]):
@@ -326,15 +329,15 @@ class Privatisation:
             if not isinstance(variable.type, Aval):
                 return False
             if variable in exposed and total_chain(variable, inside, exposed | live):
-                found.totals.append(variable)
+                shared.totals.append(variable)
                 continue
             if _is_kept(variable, loop.body):
-                found.kept.append(variable)
+                shared.kept.append(variable)
                 continue
             number = self._reset(variable, loop, inside)
             if number is None:
                 return False
-            found.resets[variable] = number
+            shared.resets[variable] = number
         return True
 
     def _reset(self, variable: Variable, loop: For, inside: Sequence[Statement]) -> Literal | None:
@@ -342,13 +345,13 @@ class Privatisation:
         number, is_certain = last_number(loop.body, variable)
         if number is None or is_certain:
             return number
-        own = {s for s in inside if isinstance(s, Assign)}
-        others = [s for s in self._assigned[variable] if s not in own]
+        assigns_inside = {s for s in inside if isinstance(s, Assign)}
+        others = [s for s in self._assigned[variable] if s not in assigns_inside]
         return number if others and all(same_number(s.value, number) for s in others) else None
 
     # Arrays
 
-    def _find_sums(self, loop: For, inside: Sequence[Statement], memory: Memory, found: Sharing) -> bool:
+    def _find_sums(self, loop: For, inside: Sequence[Statement], memory: Memory, shared: Sharing) -> bool:
         """Enter an array to which iterations add; return whether iterations can store into it at the same time."""
         accesses = [s for s in inside if isinstance(s, Load | Store) and s.pointer.memory is memory]
         if any(memory in s.memories() for s in inside if isinstance(s, Apply)):
@@ -368,7 +371,7 @@ class Privatisation:
         if len(pointers) > 1 or not pointers <= self._sizes.keys():
             return False
         (pointer,) = pointers
-        found.sums[pointer] = self._sizes[pointer]
+        shared.sums[pointer] = self._sizes[pointer]
         return True
 
 
@@ -392,8 +395,8 @@ def _are_accumulations(loop: For, inside: Sequence[Statement], accesses: Sequenc
     for statement in inside:
         for value in statement.uses():
             if isinstance(value, Value):
-                for one in extract([value])[1]:
-                    used[one] = used.get(one, 0) + 1
+                for leaf in extract([value])[1]:
+                    used[leaf] = used.get(leaf, 0) + 1
     left = set(accesses)
     for body in _all_blocks(loop.body):
         loads = {s.out: (number, s) for number, s in enumerate(body) if isinstance(s, Load) and s in left}

@@ -55,9 +55,9 @@ MOST_TERMS: Final = 24
 def extent(number: Any) -> Extent:
     """Return an integer, given as a number or as a value, as an extent."""
     if isinstance(number, Value):
-        known = number_of(number)
-        if known is not None:
-            return int(known)
+        constant = number_of(number)
+        if constant is not None:
+            return int(constant)
         return number if number.dtype == INT64 else conform(number, INT64, ())
     return int(number)
 
@@ -98,8 +98,8 @@ def floor_divide(x: Extent, y: Extent) -> Extent:
 def product(extents: Sequence[Extent]) -> Extent:
     """Return the product of extents: the size of an array."""
     total: Extent = 1
-    for one in extents:
-        total = multiply(total, one)
+    for extent in extents:
+        total = multiply(total, extent)
     return total
 
 
@@ -125,41 +125,41 @@ def polynomial(x: Extent) -> Polynomial:
     return _polynomial(x, {})
 
 
-def _polynomial(x: Extent, known: dict[Value, Polynomial]) -> Polynomial:
+def _polynomial(x: Extent, expanded: dict[Value, Polynomial]) -> Polynomial:
     if isinstance(x, int):
         return {(): x} if x else {}
     number = number_of(x)
     if number is not None and x.dtype.kind in "biu":
         return {(): int(number)} if number else {}
-    found = known.get(x)
-    if found is None:
-        for value in _inner_first(x, known):
-            found = known[value] = _expanded(value, known)
-    return found  # type: ignore[return-value]  # the last one is that of x
+    polynomial = expanded.get(x)
+    if polynomial is None:
+        for value in _inner_first(x, expanded):
+            polynomial = expanded[value] = _expanded(value, expanded)
+    return polynomial  # type: ignore[return-value]  # the last one is that of x
 
 
-def _inner_first(x: Value, known: Mapping[Value, Polynomial]) -> Iterator[Value]:
+def _inner_first(x: Value, expanded: Mapping[Value, Polynomial]) -> Iterator[Value]:
     """Yield the sums and products of which an integer consists, and the integer last: Python recurses less deep than code may be long."""
     stack = [x]
     while stack:
-        made = stack[-1].maker() if stack[-1].dtype == INT64 else None
-        inner = made[1] if made is not None and made[0] in SUMS else ()
-        waiting = [each for each in inner if each not in known and number_of(each) is None]
+        maker = stack[-1].maker() if stack[-1].dtype == INT64 else None
+        inner = maker[1] if maker is not None and maker[0] in SUMS else ()
+        waiting = [each for each in inner if each not in expanded and number_of(each) is None]
         if waiting:
             stack += waiting
-        elif stack[-1] in known:
+        elif stack[-1] in expanded:
             stack.pop()
         else:
             yield stack.pop()
 
 
-def _expanded(x: Value, known: dict[Value, Polynomial]) -> Polynomial:
-    made = x.maker()
-    if made is None:
+def _expanded(x: Value, expanded: dict[Value, Polynomial]) -> Polynomial:
+    maker = x.maker()
+    if maker is None:
         return {(x,): 1}
-    op, inputs, params = made
+    op, inputs, params = maker
     if x.dtype == INT64 and op in SUMS:
-        parts = [_polynomial(part, known) for part in inputs]
+        parts = [_polynomial(part, expanded) for part in inputs]
         if op is multiply_row:
             result = _times(*parts)
         elif op is negative_row:
@@ -168,22 +168,22 @@ def _expanded(x: Value, known: dict[Value, Polynomial]) -> Polynomial:
             result = plus(parts[0], parts[1], 1 if op is add_row else -1)
         if len(result) <= MOST_TERMS:
             return result
-    return {(_atom(x, op, inputs, params, known),): 1}
+    return {(_atom(x, op, inputs, params, expanded),): 1}
 
 
 def _atom(
-    x: Value, op: Op, inputs: Sequence[Value], params: Mapping[str, Any], known: dict[Value, Polynomial]
+    x: Value, op: Op, inputs: Sequence[Value], params: Mapping[str, Any], expanded: dict[Value, Polynomial]
 ) -> Any:
     """Return a node by its structure: its op, its parameters and its operands."""
     operands = []
     for operand in inputs:
         if operand.dtype.kind in "iu" or (isinstance(operand, Literal) and operand.dtype.kind == "b"):
-            operands.append(frozenset(_polynomial(operand, known).items()))
+            operands.append(frozenset(_polynomial(operand, expanded).items()))
         elif isinstance(operand, Literal):
             operands.append((str(operand.dtype), operand.data.tobytes()))  # type: ignore[union-attr, arg-type]
         else:
-            made = operand.maker()
-            operands.append(operand if made is None else _atom(operand, *made, known))  # type: ignore[arg-type]
+            maker = operand.maker()
+            operands.append(operand if maker is None else _atom(operand, *maker, expanded))  # type: ignore[arg-type]
     try:
         key = (op, tuple(sorted((k, str(v)) for k, v in params.items())), tuple(operands))
         hash(key)
@@ -292,10 +292,10 @@ def is_not_negative(terms: Polynomial, counts: Counts) -> bool:
     if bound is not None and bound >= 0:
         return True
     atoms = {atom for product in terms for atom in product}
-    for known in counts.assumed if isinstance(counts, Bounds) else ():
-        if atoms.isdisjoint({atom for product in known for atom in product}):
+    for assumption in counts.assumed if isinstance(counts, Bounds) else ():
+        if atoms.isdisjoint({atom for product in assumption for atom in product}):
             continue
-        bound = _lowest(plus(terms, known, -1), counts, order, 12)
+        bound = _lowest(plus(terms, assumption, -1), counts, order, 12)
         if bound is not None and bound >= 0:
             return True
     return False
@@ -333,13 +333,13 @@ OPPOSITES: Final[dict[Op, Op]] = {
 
 def implied(condition: Value, counts: Counts, negated: bool = False) -> list[Polynomial]:
     """Return sums that are not negative where a condition holds, or where it does not."""
-    made = condition.maker()
-    if made is None:
-        meant = counts.meant.get(condition) if isinstance(counts, Bounds) else None
-        if meant is None or meant[0] is negated:
+    maker = condition.maker()
+    if maker is None:
+        parts = counts.meant.get(condition) if isinstance(counts, Bounds) else None
+        if parts is None or parts[0] is negated:
             return []
-        return [*implied(meant[1], counts, negated), *implied(meant[2], counts, negated)]
-    op, inputs, _ = made
+        return [*implied(parts[1], counts, negated), *implied(parts[2], counts, negated)]
+    op, inputs, _ = maker
     if op is invert:
         return implied(inputs[0], counts, not negated)
     if op is (bitwise_or if negated else bitwise_and):
@@ -348,15 +348,15 @@ def implied(condition: Value, counts: Counts, negated: bool = False) -> list[Pol
         return []
     x, y = map(polynomial, inputs)
     difference_ = plus(x, y, -1)
-    held = OPPOSITES[op] if negated else op
-    if held is equal_row:
+    comparison = OPPOSITES[op] if negated else op
+    if comparison is equal_row:
         return [difference_, plus({}, difference_, -1)]
-    if held is not_equal:
+    if comparison is not_equal:
         for sign in (1, -1):
             if is_not_negative(plus({}, difference_, sign), counts):
                 return [plus(plus({}, difference_, sign), {(): 1}, -1)]
         return []
-    first, _, number = COMPARISONS[held]
+    first, _, number = COMPARISONS[comparison]
     return [plus(plus({}, difference_, first), {(): number} if number else {}, 1)]
 
 
@@ -530,10 +530,10 @@ def minimum(x: Extent, y: Extent, counts: Counts) -> Extent:
 def choose(condition: bool | Value, x: Extent, y: Extent) -> Extent:
     """Return one of two extents."""
     if isinstance(condition, Value):
-        known = number_of(condition)
-        if known is None:
+        number = number_of(condition)
+        if number is None:
             return x if same(x, y) else where(condition, _int64(x), _int64(y))
-        condition = bool(known)
+        condition = bool(number)
     return x if condition else y
 
 
@@ -543,8 +543,8 @@ def _int64(x: Extent) -> Value:
 
 def is_equal(x: Extent, y: Extent) -> bool | Value:
     """Return whether two extents are equal: a truth value, or what computes it."""
-    apart = difference(x, y)
-    return equal_row(x, y) if apart is None else apart == 0
+    gap = difference(x, y)
+    return equal_row(x, y) if gap is None else gap == 0
 
 
 def is_negative(x: Extent, counts: Counts) -> bool | Value:
@@ -621,13 +621,13 @@ def row_major(shape: Sequence[Extent]) -> tuple[Extent, ...]:
     """Return the strides of a contiguous array."""
     strides: list[Extent] = []
     step: Extent = 1
-    for one in reversed(shape):
+    for extent in reversed(shape):
         strides.append(step)
-        step = multiply(step, one)
+        step = multiply(step, extent)
     return tuple(reversed(strides))
 
 
 def static_shape(shape: Sequence[Extent]) -> tuple[int, ...] | None:
     """Return a shape if all extents are static."""
-    known = tuple([one for one in shape if isinstance(one, int)])
-    return known if len(known) == len(shape) else None
+    static = tuple([extent for extent in shape if isinstance(extent, int)])
+    return static if len(static) == len(shape) else None

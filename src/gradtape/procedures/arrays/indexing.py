@@ -52,10 +52,10 @@ def getitem(x: Expression, key: Any) -> Any:
     """Return ``x[key]``: an element, a view, or an array of selected elements."""
     keys = expanded_key(x, key)
     if not has_arrays(keys):
-        shape, places = basic_places(x, keys)
+        shape, positions = basic_places(x, keys)
         if not shape and not has_ellipsis(key):
-            return x.remapped((), places).element((), Loads())
-        return x.remapped(shape, places)
+            return x.remapped((), positions).element((), Loads())
+        return x.remapped(shape, positions)
     mask = only_mask(keys, x)
     if mask is not None:
         return selected(x, mask)
@@ -77,13 +77,13 @@ def write(x: ArrayView, key: Any, value: Any, function: Any) -> None:
     check_writable(x)
     keys = expanded_key(x, key)
     if not has_arrays(keys):
-        shape, places = basic_places(x, keys)
+        shape, positions = basic_places(x, keys)
         if not shape and not ARRAYS_ARE_ELEMENTS:
             if not has_ellipsis(key):
                 value = number_of(value, x.dtype)
             elif function is None and not isinstance(value, Expression):
                 value = as_element(value, x.dtype, in_view=True)
-        target = x.remapped(shape, places)
+        target = x.remapped(shape, positions)
         if function is None:
             store(target, value)
         else:
@@ -141,18 +141,18 @@ def expanded_key(x: Expression, key: Any) -> list[Any]:
         raise IndexError(
             f"too many indices for array: array is {x.ndim}-dimensional, but {used} were indexed"
         )
-    rest = [slice(None)] * (x.ndim - used)
+    whole_axes = [slice(None)] * (x.ndim - used)
     axis = 0
     for part, item in zip(parts, items, strict=True):
         check_numbers(x, item, axis)
         if part is Ellipsis:
-            axis += len(rest)
+            axis += len(whole_axes)
         elif part is not None:
             axis += part.ndim if isinstance(part, Expression) and part.dtype == BOOL else 1
     for position, part in enumerate(parts):
         if part is Ellipsis:
-            return [*parts[:position], *rest, *[p for p in parts[position + 1 :] if p is not Ellipsis]]
-    return [*parts, *rest]
+            return [*parts[:position], *whole_axes, *[p for p in parts[position + 1 :] if p is not Ellipsis]]
+    return [*parts, *whole_axes]
 
 
 def check_numbers(x: Expression, index: Any, axis: int) -> None:
@@ -175,20 +175,20 @@ def is_of_integers(items: Any) -> bool:
 def basic_places(x: Expression, keys: Sequence[Any]) -> tuple[Shape, list[Place]]:
     """Return shape and places of what integers, slices and new axes select."""
     shape: list[Extent] = []
-    places: list[Place] = []
+    positions: list[Place] = []
     build = x.build
     for part in keys:
         if part is None:
             shape.append(1)
             continue
-        extent = x.shape[len(places)]
+        extent = x.shape[len(positions)]
         if isinstance(part, slice):
             first, count, step = resolved(part, extent, build)
-            places.append(Place(first, len(shape), step))
+            positions.append(Place(first, len(shape), step))
             shape.append(count)
         else:
-            places.append(Place(checked_index(x.build, part, extent, len(places))))
-    return tuple(shape), places
+            positions.append(Place(checked_index(x.build, part, extent, len(positions))))
+    return tuple(shape), positions
 
 
 def resolved(part: slice, size: Extent, build: ProcedureBuilder) -> tuple[Extent, Extent, Extent]:
@@ -303,11 +303,16 @@ def gather_plan(x: Expression, keys: Sequence[Any]) -> tuple[Shape, Any, list[An
                 coordinates.append(step)
         return coordinates
 
-    kept = [steps[axis].axis for axis in memory_order(x, "K") if isinstance(steps[axis], Place)]
-    new = [axis for axis in range(len(shape)) if not begin <= axis < end and axis not in kept]
+    stepped_axes = [steps[axis].axis for axis in memory_order(x, "K") if isinstance(steps[axis], Place)]
+    new = [axis for axis in range(len(shape)) if not begin <= axis < end and axis not in stepped_axes]
     at_all = all(isinstance(step, Expression) for step in steps)
     picked = common_order(common, list(arrays.values())) if at_all else range(len(common))
-    return tuple(shape), source, list(arrays.values()), [*(begin + axis for axis in picked), *new, *kept]
+    return (
+        tuple(shape),
+        source,
+        list(arrays.values()),
+        [*(begin + axis for axis in picked), *new, *stepped_axes],
+    )
 
 
 def is_integer(part: Any) -> bool:
@@ -321,12 +326,12 @@ def apart(x: Expression) -> Expression:
 
 def memories(sources: Sequence[Any]) -> list[Any]:
     """Return the memories from which expressions are read."""
-    found: list[Any] = []
+    memories_read: list[Any] = []
     for source in sources:
         if isinstance(source, Expression):
             for view in source.views():
-                found.extend([view.pointer.memory] if isinstance(view, ArrayView) else view.reads)
-    return list(dict.fromkeys(found))
+                memories_read.extend([view.pointer.memory] if isinstance(view, ArrayView) else view.reads)
+    return list(dict.fromkeys(memories_read))
 
 
 def gathered(x: Expression, keys: Sequence[Any]) -> Expression:
@@ -374,8 +379,8 @@ def scatter_by(x: ArrayView, keys: Sequence[Any], value: Any, function: Any) -> 
             value = materialise(value, temporary=True)
 
     def body(indices: Sequence[Extent], loads: Loads) -> None:
-        place, new = source(indices, loads), element(value, indices, loads)
-        x.store(place, new if function is None else function(x.element(place, Loads()), new))
+        target_index, new = source(indices, loads), element(value, indices, loads)
+        x.store(target_index, new if function is None else function(x.element(target_index, Loads()), new))
 
     run_nest(build, shape, body, [value])
 
@@ -392,12 +397,12 @@ def checked_mask(mask: Expression, shape: Shape) -> tuple[Expression, Extent]:
     if all(map(ix.same, mask.shape, shape)):
         return mask, 1
     step: Extent = 1
-    for axis, (found, extent) in enumerate(zip(mask.shape, shape, strict=True)):
-        same = ix.is_equal(found, extent)
+    for axis, (mask_extent, extent) in enumerate(zip(mask.shape, shape, strict=True)):
+        same = ix.is_equal(mask_extent, extent)
         message = f"boolean index did not match indexed array along axis {axis}"
         if same is False:
             raise IndexError(
-                f"{message}; size of axis is {extent} but size of corresponding boolean axis is {found}"
+                f"{message}; size of axis is {extent} but size of corresponding boolean axis is {mask_extent}"
             )
         if same is not True:
             mask.build.check(as_value(same), "IndexError", message)
@@ -412,19 +417,19 @@ def nonzero(mask: Expression) -> tuple[ArrayView, ...]:
     one that is stored lies within the arrays, which have as many elements as the mask.
     """
     build = mask.build
-    places = [new_array(build, (mask.size,), INT64, name="place") for _ in range(mask.ndim)]
+    index_arrays = [new_array(build, (mask.size,), INT64, name="place") for _ in range(mask.ndim)]
     count = build.variable("count", 0, INT64)
 
     def body(indices: Sequence[Extent], loads: Loads) -> None:
         hit = conform(truth(mask.element(indices, loads)), INT64, ())
         at = build.read(count)
-        for place, index in zip(places, indices, strict=True):
-            place.store((at,), as_value(index))
+        for index_array, index in zip(index_arrays, indices, strict=True):
+            index_array.store((at,), as_value(index))
         build.assign(count, ix.add(at, hit))
 
     run_nest(build, mask.shape, body, [mask])
     total = build.read(count)
-    return tuple([place.remapped((total,), [Place(0, 0)]) for place in places])
+    return tuple([index_array.remapped((total,), [Place(0, 0)]) for index_array in index_arrays])
 
 
 class Snapshot:
@@ -462,8 +467,8 @@ def mask_places(mask: Expression) -> tuple[ArrayView, ...]:
     if key not in cache or not cache[key][0].is_current:
         new = nonzero(mask)
         cache[key] = Snapshot(mask.build, [mask, *new]), new
-    places: tuple[ArrayView, ...] = cache[key][1]
-    return places
+    index_arrays: tuple[ArrayView, ...] = cache[key][1]
+    return index_arrays
 
 
 class Selected(ArrayView):
@@ -516,15 +521,17 @@ def selected(x: Expression, mask: Expression) -> Selected:
     build = x.build
     if not x.ndim:
         x, mask = x.remapped((1,), []), mask.remapped((1,), [])
-    places = mask_places(mask)
+    index_arrays = mask_places(mask)
     mask, step = checked_mask(mask, x.shape)
-    out = new_array(build, places[0].shape, x.dtype, name="selected")
+    out = new_array(build, index_arrays[0].shape, x.dtype, name="selected")
 
     def body(indices: Sequence[Extent], loads: Loads) -> None:
-        coordinates = [ix.multiply(step, place.element(indices, loads)) for place in places]
+        coordinates = [
+            ix.multiply(step, axis_indices.element(indices, loads)) for axis_indices in index_arrays
+        ]
         out.store(indices, x.element(coordinates, loads))
 
-    run_nest(build, out.shape, body, [*places])
+    run_nest(build, out.shape, body, [*index_arrays])
     return Selected(out, x, mask)
 
 

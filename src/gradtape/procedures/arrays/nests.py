@@ -129,8 +129,8 @@ def are_disjoint(first: ArrayView, second: ArrayView) -> bool:
     """
     if first.pointer is not second.pointer:
         return False
-    apart = ix.difference(second.offset, first.offset)
-    if not apart:
+    gap = ix.difference(second.offset, first.offset)
+    if not gap:
         return False
     steps = [
         stride
@@ -138,14 +138,12 @@ def are_disjoint(first: ArrayView, second: ArrayView) -> bool:
         for stride, extent in zip(view.strides, view.shape, strict=True)
         if not (isinstance(extent, int) and extent == 1)
     ]
-    known = [step for step in steps if isinstance(step, int)]
-    if len(known) == len(steps) and (not known or apart % math.gcd(*known)):
+    static_steps = [step for step in steps if isinstance(step, int)]
+    if len(static_steps) == len(steps) and (not static_steps or gap % math.gcd(*static_steps)):
         return True
     reach, other = _span(first), _span(second)
     return (
-        reach is not None
-        and other is not None
-        and (other[0] + apart > reach[1] or other[1] + apart < reach[0])
+        reach is not None and other is not None and (other[0] + gap > reach[1] or other[1] + gap < reach[0])
     )
 
 
@@ -180,9 +178,9 @@ def store(target: ArrayView, source: Any) -> None:
     run_nest(build, target.shape, body, [source])
 
 
-def as_stored(build: ProcedureBuilder, given: Any, dtype: np.dtype[Any]) -> Expression | Value:
+def as_stored(build: ProcedureBuilder, operand: Any, dtype: np.dtype[Any]) -> Expression | Value:
     """Return an operand that is stored into elements of a dtype; an error for a number of Python's that does not fit."""
-    source: Expression | Value = as_operand(build, beside(given, dtype))
+    source: Expression | Value = as_operand(build, beside(operand, dtype))
     if isinstance(source, Literal) and source.aval.weak:
         convert_number(source, dtype)  # which refuses a number that does not fit
         if drops_imaginary(source.dtype, dtype):
@@ -197,16 +195,20 @@ def as_stored(build: ProcedureBuilder, given: Any, dtype: np.dtype[Any]) -> Expr
 def without_leading_ones(source: Expression, ndim: int) -> Expression:
     """Return an array without leading axes of extent 1 that a target does not have; NumPy drops them in assignments."""
     from_front = source.ndim - ndim
-    if from_front > 0 and all(isinstance(one, int) and one == 1 for one in source.shape[:from_front]):
+    if from_front > 0 and all(
+        isinstance(extent, int) and extent == 1 for extent in source.shape[:from_front]
+    ):
         return drop_axes(source, range(from_front))  # type: ignore[no-any-return]
     return source
 
 
 def drop_axes(source: Expression, axes: Sequence[int] | range) -> Any:
     """Return an array without some axes of extent 1."""
-    kept = [axis for axis in range(source.ndim) if axis not in axes]
-    places = [Place(0, kept.index(axis)) if axis in kept else Place(0) for axis in range(source.ndim)]
-    return source.remapped(tuple([source.shape[axis] for axis in kept]), places)
+    kept_axes = [axis for axis in range(source.ndim) if axis not in axes]
+    positions = [
+        Place(0, kept_axes.index(axis)) if axis in kept_axes else Place(0) for axis in range(source.ndim)
+    ]
+    return source.remapped(tuple([source.shape[axis] for axis in kept_axes]), positions)
 
 
 def check_writable(target: ArrayView) -> None:
@@ -233,11 +235,11 @@ def new_array(
     `axes` are its axes from the slowest to the fastest in memory. Another order than C only shows where an array is reshaped, and is
     kept if the builder is told to.
     """
-    extents = tuple([ix.extent(one) for one in shape])
+    extents = tuple([ix.extent(extent) for extent in shape])
     if axes is not None and list(axes) != list(range(len(extents))):
         if build.keeps_order:
-            made = new_array(build, [extents[axis] for axis in axes], dtype, zero, name, temporary)
-            return made.remapped(extents, [Place(0, axis) for axis in axes])
+            transposed = new_array(build, [extents[axis] for axis in axes], dtype, zero, name, temporary)
+            return transposed.remapped(extents, [Place(0, axis) for axis in axes])
         build.loses_order = True
     size = ix.product(extents)
     if temporary and not zero and isinstance(size, int):
@@ -301,8 +303,8 @@ def _is_fortran(source: Expression) -> bool:
     """Return whether an array is F-contiguous and not C-contiguous, or would be if it is stored."""
     axes = range(source.ndim)[::-1]
     if isinstance(source, ArrayView):
-        places = [Place(0, axis) for axis in axes]
-        turned = source.remapped(tuple([source.shape[axis] for axis in axes]), places)
+        positions = [Place(0, axis) for axis in axes]
+        turned = source.remapped(tuple([source.shape[axis] for axis in axes]), positions)
         return turned.is_contiguous and not source.is_contiguous
     longer = [axis for axis in axes if source.shape[axis] != 1]
     return len(longer) > 1 and [axis for axis in memory_order(source, "K") if axis in longer] == longer
@@ -318,7 +320,7 @@ def common_order(shape: Sequence[Extent], sources: Sequence[Expression]) -> Sequ
         for view in source.views()
         if isinstance(view, ArrayView) and view.ndim == ndim
     ]
-    static = all(isinstance(stride, int) for own in strides for stride in own)
+    static = all(isinstance(stride, int) for view_strides in strides for stride in view_strides)
     if ndim < 2 or not static or ix.static_shape(shape) is None:
         return range(ndim)
     return iteration_order(ndim, strides)  # type: ignore[arg-type] # none is a Value
@@ -336,11 +338,16 @@ def as_view(build: ProcedureBuilder, operand: Any, temporary: bool = True) -> Ar
     return view
 
 
-def with_axes(number: Any, found: Any) -> Any:
+def with_axes(number: Any, reshaped: Any) -> Any:
     """Return a number that was reshaped, to be read only: of an array of rank 0 NumPy's is a view, and these are numbers here."""
-    if isinstance(number, ArrayView) or number.ndim or not isinstance(found, Expression) or not found.ndim:
-        return found
-    view = as_view(found.build, found, temporary=False)
+    if (
+        isinstance(number, ArrayView)
+        or number.ndim
+        or not isinstance(reshaped, Expression)
+        or not reshaped.ndim
+    ):
+        return reshaped
+    view = as_view(reshaped.build, reshaped, temporary=False)
     return ArrayView(view.build, view.pointer, view.offset, view.shape, view.strides, writable=False)
 
 

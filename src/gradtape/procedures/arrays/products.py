@@ -93,13 +93,13 @@ def _is_worth_a_call(batch: Sequence[Extent], extents: Sequence[Extent]) -> bool
     return work >= WORTH_A_CALL or work * math.prod(count) >= LARGE
 
 
-def check_equal(build: ProcedureBuilder, x: Extent, y: Extent, what: str) -> None:
+def check_equal(build: ProcedureBuilder, x: Extent, y: Extent, operation: str) -> None:
     """Fail, now or when the code runs, if two extents differ."""
     same = ix.is_equal(x, y)
     if same is False:
-        raise ShapeError(f"{what}: inner dimensions do not match: {x} and {y}", where=here.site)
+        raise ShapeError(f"{operation}: inner dimensions do not match: {x} and {y}", where=here.site)
     if same is not True:
-        build.check(as_value(same), "ValueError", f"{what}: inner dimensions do not match")
+        build.check(as_value(same), "ValueError", f"{operation}: inner dimensions do not match")
 
 
 def matrix_vector(a: ArrayView, x: ArrayView) -> ArrayView:
@@ -146,9 +146,9 @@ def in_groups(build: ProcedureBuilder, count: Extent, body: Callable[[Extent, in
     if not (isinstance(groups, int) and groups == 0):
         with build.loop(groups) as group:
             body(ix.multiply(group, TOGETHER), TOGETHER)
-    rest = ix.subtract(count, done)
-    if not (isinstance(rest, int) and rest == 0):
-        with build.loop(rest) as k:
+    remainder = ix.subtract(count, done)
+    if not (isinstance(remainder, int) and remainder == 0):
+        with build.loop(remainder) as k:
             body(ix.add(done, k), 1)
 
 
@@ -176,13 +176,13 @@ def batched_matmul(build: ProcedureBuilder, a: ArrayView, b: ArrayView) -> Any:
         def rows_of_result(outer: Sequence[Extent], loads: Loads) -> None:
             def rows_from(start: Extent, count: int) -> None:
                 def step(indices: Sequence[Extent], loads: Loads) -> None:
-                    place = (*outer, indices[0])
-                    total = out.element(place, Loads())
+                    index = (*outer, indices[0])
+                    total = out.element(index, Loads())
                     for k, factor in zip(places, factors, strict=True):
                         total = total + conform(
                             factor * right.element((*outer[:-1], k, indices[0]), Loads()), dtype, ()
                         )
-                    out.store(place, total)
+                    out.store(index, total)
 
                 places = [ix.add(start, offset) for offset in range(count)]
                 factors = [left.element((*outer, k), Loads()) for k in places]
@@ -204,15 +204,15 @@ def batched_matmul(build: ProcedureBuilder, a: ArrayView, b: ArrayView) -> Any:
 
 def _without_added(out: ArrayView, a: ArrayView, b: ArrayView) -> ArrayView:
     """Return a product without the axis that a vector was given."""
-    kept = [
+    kept_axes = [
         k
         for k in range(out.ndim)
         if not (a.ndim == 1 and k == out.ndim - 2) and not (b.ndim == 1 and k == out.ndim - 1)
     ]
-    if len(kept) == out.ndim:
+    if len(kept_axes) == out.ndim:
         return out
-    places = [Place(0, kept.index(k)) if k in kept else Place(0) for k in range(out.ndim)]
-    return out.remapped(tuple([out.shape[k] for k in kept]), places)
+    positions = [Place(0, kept_axes.index(k)) if k in kept_axes else Place(0) for k in range(out.ndim)]
+    return out.remapped(tuple([out.shape[k] for k in kept_axes]), positions)
 
 
 def outer(build: ProcedureBuilder, function: Any, a: Any, b: Any) -> Any:
@@ -231,8 +231,8 @@ def einsum(build: ProcedureBuilder, subscripts: Any, *operands: Any) -> Any:
     extents = _extents_by_letter(build, subscripts, arrays)
     if extents is None:
         return apply_graph(build, FUNCTIONS[np.einsum], (subscripts, *arrays), {})
-    given, arrow, result = subscripts.replace(" ", "").partition("->")
-    terms = given.split(",")
+    operand_subscripts, arrow, result = subscripts.replace(" ", "").partition("->")
+    terms = operand_subscripts.split(",")
     if not arrow:
         letters = "".join(terms)
         result = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
@@ -246,11 +246,11 @@ def einsum(build: ProcedureBuilder, subscripts: Any, *operands: Any) -> Any:
     spread = []
     for term, x in zip(terms, arrays, strict=True):
         x = as_view(build, x) if len(term) < len(order) else x
-        places = [
+        positions = [
             Place(0) if extent == 1 and extents[letter] != 1 else Place(0, order.index(letter))
             for letter, extent in zip(term, x.shape, strict=True)
         ]
-        spread.append(x.remapped(shape, places))
+        spread.append(x.remapped(shape, positions))
     total = spread[0]
     for x in spread[1:]:
         total = apply(build, np.multiply, total, x)
@@ -260,16 +260,16 @@ def einsum(build: ProcedureBuilder, subscripts: Any, *operands: Any) -> Any:
 
 def _with_letters(subscripts: str, ndim: int) -> str:
     """Return the subscripts of one operand with letters in place of an ellipsis; as they are, if NumPy refuses them."""
-    given, arrow, result = subscripts.replace(" ", "").partition("->")
-    letters = given.replace("...", "", 1)
+    operand_subscripts, arrow, result = subscripts.replace(" ", "").partition("->")
+    letters = operand_subscripts.replace("...", "", 1)
     if not arrow:
         result = "..." + "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
     unused = [letter for letter in ascii_letters if letter not in subscripts]
     count = ndim - len(letters)
-    if "..." not in given or "..." not in result or not 0 <= count <= len(unused):
+    if "..." not in operand_subscripts or "..." not in result or not 0 <= count <= len(unused):
         return subscripts
     names = "".join(unused[:count])
-    return f"{given.replace('...', names)}->{result.replace('...', names)}"
+    return f"{operand_subscripts.replace('...', names)}->{result.replace('...', names)}"
 
 
 def _is_matrix_product(extents: dict[str, Extent], terms: Sequence[str], result: str) -> bool:
@@ -293,8 +293,8 @@ def _extents_by_letter(
     """Return the extent of each letter of plain subscripts, which have no ellipsis; None for others."""
     if not isinstance(subscripts, str) or not all(isinstance(x, Expression) for x in arrays):
         return None
-    given, _, result = subscripts.replace(" ", "").partition("->")
-    terms = given.split(",")
+    operand_subscripts, _, result = subscripts.replace(" ", "").partition("->")
+    terms = operand_subscripts.split(",")
     plain = all(term.isalpha() or not term for term in terms) and (result.isalpha() or not result)
     if not plain or [len(term) for term in terms] != [x.ndim for x in arrays]:
         return None

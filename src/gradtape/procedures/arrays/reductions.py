@@ -66,10 +66,10 @@ def reduce(
         What is done with each element first.
     """
     build = x.build
-    whole = unselected(x)
-    if whole is not None:
+    unmasked = unselected(x)
+    if unmasked is not None:
         dtype = np.dtype(dtype)
-        chosen = apply(build, _selection(lift, neutral, dtype), whole[1], whole[0])
+        chosen = apply(build, _selection(lift, neutral, dtype), unmasked[1], unmasked[0])
         result = reduce(chosen, combine, neutral, dtype, None, False)
         return (
             result
@@ -77,46 +77,46 @@ def reduce(
             else apply(build, np.positive, as_expression(build, result)).broadcast((1,))
         )
     axes = reduced_axes(axis, x.ndim)
-    kept = [k for k in range(x.ndim) if k not in axes]
+    kept_axes = [k for k in range(x.ndim) if k not in axes]
     dtype = np.dtype(dtype)
 
     def term(indices: Sequence[Extent], loads: Loads) -> Value:
         return conform(as_value(lift(x.element(indices, loads))), dtype, ())
 
-    if not kept:
+    if not kept_axes:
         result = _total(x, term, combine, neutral, dtype)
         if not keepdims:
             return result
         out = new_array(build, (1,) * x.ndim, dtype)
         out.store((0,) * x.ndim, result)
         return out
-    shape = tuple([x.shape[k] for k in kept])
+    shape = tuple([x.shape[k] for k in kept_axes])
     out = new_array(build, shape, dtype)
     inner = tuple([x.shape[k] for k in axes])
     if x.ndim - 1 in axes or _is_short(x.shape[x.ndim - 1]) or is_unrolled(inner):
 
         def each(outer: Sequence[Extent], loads: Loads) -> None:
-            part = x.remapped(inner, _partial_places(x.ndim, kept, outer))
-            one = lambda indices, loads: conform(as_value(lift(part.element(indices, loads))), dtype, ())  # noqa: E731
-            out.store(outer, _total(part, one, combine, neutral, dtype))
+            part = x.remapped(inner, _partial_places(x.ndim, kept_axes, outer))
+            total = lambda indices, loads: conform(as_value(lift(part.element(indices, loads))), dtype, ())  # noqa: E731
+            out.store(outer, _total(part, total, combine, neutral, dtype))
 
         run_nest(build, shape, each, inner=inner)
     else:  # rows are added to the result one after the other, so that memory is read in order
         store(out, np.asarray(neutral, dtype)[()])
-        order = [*axes, *kept]
+        order = [*axes, *kept_axes]
         turned = x.remapped(
             tuple([x.shape[k] for k in order]), [Place(0, order.index(k)) for k in range(x.ndim)]
         )
 
         def step(indices: Sequence[Extent], loads: Loads) -> None:
             element = conform(as_value(lift(turned.element(indices, loads))), dtype, ())
-            place = indices[len(axes) :]
-            out.store(place, combine(out.element(place, Loads()), element))
+            target = indices[len(axes) :]
+            out.store(target, combine(out.element(target, Loads()), element))
 
         run_nest(build, turned.shape, step, [turned])
     if keepdims:
         wide = tuple([1 if k in axes else x.shape[k] for k in range(x.ndim)])
-        return out.remapped(wide, [Place(0, k) for k in kept])
+        return out.remapped(wide, [Place(0, k) for k in kept_axes])
     return out
 
 
@@ -133,9 +133,9 @@ def _is_short(extent: Extent) -> bool:
     return isinstance(extent, int) and extent <= 4
 
 
-def _partial_places(ndim: int, kept: Sequence[int], outer: Sequence[Extent]) -> list[Place]:
+def _partial_places(ndim: int, kept_axes: Sequence[int], outer: Sequence[Extent]) -> list[Place]:
     """Return places that fix the kept axes, and leave the other ones in their order."""
-    fixed = dict(zip(kept, outer, strict=True))
+    fixed = dict(zip(kept_axes, outer, strict=True))
     free = [k for k in range(ndim) if k not in fixed]
     return [Place(fixed[k]) if k in fixed else Place(0, free.index(k)) for k in range(ndim)]
 
@@ -145,9 +145,9 @@ def _total(x: Expression, term: Any, combine: Combine, neutral: Any, dtype: Any)
     build = x.build
     start = as_value(np.asarray(neutral, dtype)[()])
     if is_unrolled(x.shape):
-        found = [term(index, Loads()) for index in np.ndindex(*x.shape)]  # type: ignore[arg-type] # they are numbers
-        total = found[0] if found else start
-        for one in found[1:]:
+        terms = [term(index, Loads()) for index in np.ndindex(*x.shape)]  # type: ignore[arg-type] # they are numbers
+        total = terms[0] if terms else start
+        for one in terms[1:]:
             total = combine(total, one)
         return conform(as_value(total), dtype, ())
     total_so_far = build.variable("total", start, dtype)
@@ -229,18 +229,18 @@ def _extremum_with_shares(
     in another way in another loop.
     """
     build = x.build
-    whole = unselected(x)
-    if whole is not None:
-        x = apply(build, _selection(lambda value: value, start, dtype), whole[1], whole[0])
+    unmasked = unselected(x)
+    if unmasked is not None:
+        x = apply(build, _selection(lambda value: value, start, dtype), unmasked[1], unmasked[0])
         axes = tuple(range(x.ndim))
     elements = x
     if not isinstance(x, ArrayView):
         elements = new_array(build, x.shape, dtype, temporary=True)
         x = _StoredWhenComputed(x, elements)
-    kept = [k for k in range(x.ndim) if k not in axes]
-    wide = tuple([x.shape[k] if k in kept else 1 for k in range(x.ndim)])
+    kept_axes = [k for k in range(x.ndim) if k not in axes]
+    wide = tuple([x.shape[k] if k in kept_axes else 1 for k in range(x.ndim)])
     best = reduce(x, combine, start, dtype, axes, False)
-    level = best.remapped(wide, [Place(0, k) for k in kept]) if kept else best
+    level = best.remapped(wide, [Place(0, k) for k in kept_axes]) if kept_axes else best
 
     def sum_where_equal(value: Callable[[Value], Value]) -> Any:
         terms = apply(build, lambda x, best: select(equal(x, best), value(x), 0.0), elements, level)
@@ -250,9 +250,9 @@ def _extremum_with_shares(
     result = apply(build, with_tangent_of, best, mean)
     if not keepdims:
         return result
-    if whole is not None:
+    if unmasked is not None:
         wide = (1,)
-    return as_expression(build, result).remapped(wide, [Place(0, k) for k in kept])
+    return as_expression(build, result).remapped(wide, [Place(0, k) for k in kept_axes])
 
 
 class _StoredWhenComputed(Expression):
@@ -274,15 +274,15 @@ class _StoredWhenComputed(Expression):
         return self.x.views()
 
 
-def check_not_empty(x: Expression, axes: Sequence[int], what: str) -> None:
+def check_not_empty(x: Expression, axes: Sequence[int], operation: str) -> None:
     """Fail, now or when the code runs, if there is nothing to reduce."""
     size = ix.product([x.shape[k] for k in axes])
     if isinstance(size, int):
         if size == 0:
-            raise ValueError(f"zero-size array to {what} which has no identity")
+            raise ValueError(f"zero-size array to {operation} which has no identity")
     elif not ix.at_least(size, 1, x.build.counts):
         x.build.check(
-            as_value(greater(size, 0)), "ValueError", f"zero-size array to {what} which has no identity"
+            as_value(greater(size, 0)), "ValueError", f"zero-size array to {operation} which has no identity"
         )
 
 
@@ -348,11 +348,11 @@ def var(x: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bo
         x = apply(build, lambda value: conform(value, np.dtype(dtype), ()), x)
     centre = mean(x, axis, dtype, keepdims=True)
     centre = materialise(centre) if isinstance(centre, Expression) else centre
-    apart = apply(build, np.subtract, x, centre)
-    if apart.dtype.kind == "c":
-        squares = apply(build, lambda z: real(z * conjugate(z)), apart)
+    deviation = apply(build, np.subtract, x, centre)
+    if deviation.dtype.kind == "c":
+        squares = apply(build, lambda z: real(z * conjugate(z)), deviation)
     else:
-        squares = apply(build, np.square, apart)
+        squares = apply(build, np.square, deviation)
     part = squares.dtype
     count = as_number(count_along(x, axis), part)
     if isinstance(count, int) and isinstance(ddof, int):
@@ -381,19 +381,19 @@ def position(x: Expression, largest: bool, axis: Any = None, keepdims: bool = Fa
     run = one_axis(axis, x.ndim)
     if x.ndim == 1:
         return _position(x, largest)
-    kept = [k for k in range(x.ndim) if k != run]
-    shape = tuple([x.shape[k] for k in kept])
+    kept_axes = [k for k in range(x.ndim) if k != run]
+    shape = tuple([x.shape[k] for k in kept_axes])
     out = new_array(build, shape, INT64)
 
     def each(outer: Sequence[Extent], loads: Loads) -> None:
         out.store(
-            outer, _position(x.remapped((x.shape[run],), _partial_places(x.ndim, kept, outer)), largest)
+            outer, _position(x.remapped((x.shape[run],), _partial_places(x.ndim, kept_axes, outer)), largest)
         )
 
     run_nest(build, shape, each, inner=(x.shape[run],))
     if keepdims:
         wide = tuple([1 if k == run else x.shape[k] for k in range(x.ndim)])
-        return out.remapped(wide, [Place(0, k) for k in kept])
+        return out.remapped(wide, [Place(0, k) for k in kept_axes])
     return out
 
 
@@ -419,7 +419,7 @@ def first_extremum(x: Expression, largest: bool) -> Value:
 def _position(x: Expression, largest: bool, nan_wins: bool = True) -> Value:
     build = x.build
     best = build.variable("best", x.element((0,) * x.ndim, Loads()), x.dtype)
-    place = build.variable("place", 0, INT64)
+    best_position = build.variable("place", 0, INT64)
     strides = ix.row_major(x.shape)
 
     def body(indices: Sequence[Extent], loads: Loads) -> None:
@@ -427,12 +427,12 @@ def _position(x: Expression, largest: bool, nan_wins: bool = True) -> Value:
         better = greater(element, so_far) if largest else less(element, so_far)
         if nan_wins and x.dtype.kind in "fc":
             better = better | (isnan(element) & ~isnan(so_far))
-        before = build.read(place)
+        before = build.read(best_position)
         build.assign(best, select(better, element, so_far))
-        build.assign(place, select(better, _flat(indices, strides), before))
+        build.assign(best_position, select(better, _flat(indices, strides), before))
 
     run_nest(build, x.shape, body, [x])
-    return build.read(place)  # type: ignore[no-any-return]
+    return build.read(best_position)  # type: ignore[no-any-return]
 
 
 def accumulate(x: Expression, combine: Combine, neutral: Any, dtype: Any, axis: Any) -> Any:
@@ -450,14 +450,14 @@ def accumulate(x: Expression, combine: Combine, neutral: Any, dtype: Any, axis: 
         return out
     run = one_axis(axis, x.ndim)
     out = new_array(build, x.shape, dtype)
-    kept = [k for k in range(x.ndim) if k != run]
+    kept_axes = [k for k in range(x.ndim) if k != run]
 
     def each(outer: Sequence[Extent], loads: Loads) -> None:
-        places = _partial_places(x.ndim, kept, outer)
-        line, target = (one.remapped((x.shape[run],), places) for one in (x, out))
+        places = _partial_places(x.ndim, kept_axes, outer)
+        line, target = (array.remapped((x.shape[run],), places) for array in (x, out))
         accumulate_line(line, target.store, combine, neutral, dtype)
 
-    run_nest(build, tuple([x.shape[k] for k in kept]), each, inner=(x.shape[run],))
+    run_nest(build, tuple([x.shape[k] for k in kept_axes]), each, inner=(x.shape[run],))
     return out
 
 

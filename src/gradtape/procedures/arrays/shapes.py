@@ -47,30 +47,32 @@ def moveaxis(x: Expression, source: Any, destination: Any) -> Any:
 
 def flip(x: Expression, axis: Any = None) -> Any:
     """Return an array with the order of elements reversed along axes."""
-    given = range(x.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
-    axes = {one_axis(k, x.ndim) for k in given}
-    places = [Place(ix.subtract(n, 1), k, -1) if k in axes else Place(0, k) for k, n in enumerate(x.shape)]
-    return x.remapped(x.shape, places)
+    chosen = range(x.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    axes = {one_axis(k, x.ndim) for k in chosen}
+    positions = [Place(ix.subtract(n, 1), k, -1) if k in axes else Place(0, k) for k, n in enumerate(x.shape)]
+    return x.remapped(x.shape, positions)
 
 
 def diagonal(x: Expression, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Return the diagonal of two axes, as the last axis."""
     first, second = one_axis(axis1, x.ndim), one_axis(axis2, x.ndim)
-    rest = [k for k in range(x.ndim) if k not in (first, second)]
+    other_axes = [k for k in range(x.ndim) if k not in (first, second)]
     below, right = max(-offset, 0), max(offset, 0)
     counts = x.build.counts
     extent = ix.minimum(ix.subtract(x.shape[first], below), ix.subtract(x.shape[second], right), counts)
     extent = ix.maximum(extent, 0, counts)
-    last = len(rest)
+    last = len(other_axes)
     starts = {first: below, second: right}
-    places = [Place(starts[k], last) if k in starts else Place(0, rest.index(k)) for k in range(x.ndim)]
-    return x.remapped((*[x.shape[k] for k in rest], extent), places)
+    positions = [
+        Place(starts[k], last) if k in starts else Place(0, other_axes.index(k)) for k in range(x.ndim)
+    ]
+    return x.remapped((*[x.shape[k] for k in other_axes], extent), positions)
 
 
 def expand_dims(x: Expression, axis: Any) -> Any:
-    given = axis if isinstance(axis, tuple | list) else (axis,)
-    ndim = x.ndim + len(given)
-    new = {one_axis(k, ndim) for k in given}
+    new_axes = axis if isinstance(axis, tuple | list) else (axis,)
+    ndim = x.ndim + len(new_axes)
+    new = {one_axis(k, ndim) for k in new_axes}
     old = [k for k in range(ndim) if k not in new]
     shape = tuple([1 if k in new else x.shape[old.index(k)] for k in range(ndim)])
     return x.remapped(shape, [Place(0, k) for k in old])
@@ -84,46 +86,46 @@ def squeeze(x: Expression, axis: Any = None) -> Any:
         axes = [one_axis(k, x.ndim) for k in (axis if isinstance(axis, tuple) else (axis,))]
         if any(x.shape[k] != 1 for k in axes):
             raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
-    kept = [k for k in range(x.ndim) if k not in axes]
-    places = [Place(0, kept.index(k)) if k in kept else Place(0) for k in range(x.ndim)]
-    return x.remapped(tuple([x.shape[k] for k in kept]), places)
+    kept_axes = [k for k in range(x.ndim) if k not in axes]
+    positions = [Place(0, kept_axes.index(k)) if k in kept_axes else Place(0) for k in range(x.ndim)]
+    return x.remapped(tuple([x.shape[k] for k in kept_axes]), positions)
 
 
 def reshape(x: Expression, shape: Any) -> ArrayView:
     """Return the elements in row-major order in another shape: a view of a contiguous array, otherwise a copy."""
-    wanted = [ix.extent(n) for n in (shape if isinstance(shape, tuple | list) else (shape,))]
-    free = [k for k, n in enumerate(wanted) if isinstance(n, int) and n == -1]
+    extents = [ix.extent(n) for n in (shape if isinstance(shape, tuple | list) else (shape,))]
+    free = [k for k, n in enumerate(extents) if isinstance(n, int) and n == -1]
     if len(free) > 1:
         raise ValueError("can only specify one unknown dimension")
     if free:
-        rest = ix.product([n for k, n in enumerate(wanted) if k != free[0]])
-        wanted[free[0]] = _quotient(x.size, rest)
-    size, new = x.size, ix.product(wanted)
+        known_size = ix.product([n for k, n in enumerate(extents) if k != free[0]])
+        extents[free[0]] = _quotient(x.size, known_size)
+    size, new = x.size, ix.product(extents)
     if isinstance(size, int) and isinstance(new, int):
         if size != new:
             raise ShapeError(
-                f"cannot reshape array of size {size} into shape {tuple(wanted)}", where=here.site
+                f"cannot reshape array of size {size} into shape {tuple(extents)}", where=here.site
             )
     elif not ix.same(size, new):
         x.build.check(
             as_value(ix.is_equal(size, new)), "ValueError", "cannot reshape an array into this shape"
         )
     view = as_view(x.build, x, temporary=False)
-    strides = _reshaped_strides(view, wanted)
+    strides = _reshaped_strides(view, extents)
     if strides is None:
-        view, strides = materialise(view, order="C"), ix.row_major(tuple(wanted))
-    return ArrayView(x.build, view.pointer, view.offset, tuple(wanted), strides, view.writable)
+        view, strides = materialise(view, order="C"), ix.row_major(tuple(extents))
+    return ArrayView(x.build, view.pointer, view.offset, tuple(extents), strides, view.writable)
 
 
 def _reshaped_strides(view: ArrayView, shape: Sequence[Extent]) -> Shape | None:
     """Return the strides of a view in another shape; None where NumPy copies."""
     if view.is_contiguous:
         return ix.row_major(tuple(shape))
-    own, strides, new = map(ix.static_shape, (view.shape, view.strides, tuple(shape)))
-    if own is None or strides is None or new is None:
+    old_shape, strides, new = map(ix.static_shape, (view.shape, view.strides, tuple(shape)))
+    if old_shape is None or strides is None or new is None:
         return None
     shadow = np.lib.stride_tricks.as_strided(
-        np.empty(1, np.int8), own, strides
+        np.empty(1, np.int8), old_shape, strides
     )  # whose elements are not read
     try:
         return shadow.reshape(new, copy=False).strides
@@ -131,14 +133,14 @@ def _reshaped_strides(view: ArrayView, shape: Sequence[Extent]) -> Shape | None:
         return None
 
 
-def _quotient(size: Extent, rest: Extent) -> Extent:
-    if isinstance(size, int) and isinstance(rest, int):
-        if rest == 0:
+def _quotient(size: Extent, known_size: Extent) -> Extent:
+    if isinstance(size, int) and isinstance(known_size, int):
+        if known_size == 0:
             raise ShapeError("an extent cannot be found where others are 0", where=here.site)
-        return size // rest
-    if ix.same(size, rest):
+        return size // known_size
+    if ix.same(size, known_size):
         return 1
-    return ix.floor_divide(size, rest)
+    return ix.floor_divide(size, known_size)
 
 
 def ravel(x: Expression) -> ArrayView:
@@ -159,13 +161,13 @@ def concatenate(
             "all the input array dimensions except for the concatenation axis must match exactly"
         )
     axis = one_axis(axis, ndim)
-    found = np.result_type(*[part.dtype for part in parts]) if dtype is None else np.dtype(dtype)
+    common_dtype = np.result_type(*[part.dtype for part in parts]) if dtype is None else np.dtype(dtype)
     total: Extent = 0
     for part in parts:
         total = ix.add(total, part.shape[axis])
     shape = list(parts[0].shape)
     shape[axis] = total
-    out = new_array(build, shape, found)
+    out = new_array(build, shape, common_dtype)
     start: Extent = 0
     for part in parts:
         extents = tuple([part.shape[axis] if k == axis else n for k, n in enumerate(shape)])

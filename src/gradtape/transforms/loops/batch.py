@@ -72,8 +72,8 @@ class _Lanes:
         self._outer = draft.split(operands)
         self._flags = (consts, inits, elements)
         self._inner = {
-            given.inner: self._batched_placeholder(given.inner)
-            for given, flag in zip(draft.operands, (*consts, *inits, *elements), strict=True)
+            operand.inner: self._batched_placeholder(operand.inner)
+            for operand, flag in zip(draft.operands, (*consts, *inits, *elements), strict=True)
             if flag
         }
         self._find_mapped_carries()
@@ -95,8 +95,8 @@ class _Lanes:
                 return
             self._inner.update({inner: self._batched_placeholder(inner) for inner in newly_active})
 
-    def _for_all(self, value: Value, known: Mapping[Value, Value]) -> Value:
-        (result,) = self._batch([value], known, self._size)
+    def _for_all(self, value: Value, batched: Mapping[Value, Value]) -> Value:
+        (result,) = self._batch([value], batched, self._size)
         return result if isinstance(result, Value) else in_front(result.value, self._size)
 
     def has_divergent_exit(self) -> bool:
@@ -150,11 +150,11 @@ class _Lanes:
         """Return the loop with its consts and elements, without carries."""
         draft = self._draft
         loop = Draft(self._op, draft.params, index)
-        for given, outer in zip(draft.consts, self._outer[0], strict=True):
-            loop.consts.append(LoopOperand(outer, self._inner.get(given.inner, given.inner)))
-        for given, outer, flag in zip(draft.elements, self._outer[2], self._flags[2], strict=True):
+        for operand, outer in zip(draft.consts, self._outer[0], strict=True):
+            loop.consts.append(LoopOperand(outer, self._inner.get(operand.inner, operand.inner)))
+        for operand, outer, flag in zip(draft.elements, self._outer[2], self._flags[2], strict=True):
             swapped = _swap_leading_axes(outer) if flag and isinstance(self._op, Scan) else outer
-            loop.elements.append(LoopOperand(swapped, self._inner.get(given.inner, given.inner)))
+            loop.elements.append(LoopOperand(swapped, self._inner.get(operand.inner, operand.inner)))
         return loop
 
     def _map_all_carries(self) -> None:
@@ -205,12 +205,12 @@ class _Lanes:
         assert draft.test is not None
         consts, inits = zip(draft.consts, self._outer[0], strict=True), self._batched_inits()
         outer: dict[Value, Value] = {draft.index: literal(0, INT64)}
-        known: dict[Value, Value] = {}
-        for given, operand in consts:
-            (known if given.inner in self._inner else outer)[given.inner] = operand
-        known.update({carry.inner: start for carry, start in zip(draft.carries, inits, strict=True)})
+        batched: dict[Value, Value] = {}
+        for const, operand in consts:
+            (batched if const.inner in self._inner else outer)[const.inner] = operand
+        batched.update({carry.inner: start for carry, start in zip(draft.carries, inits, strict=True)})
         (test,) = substitute([draft.test], outer)
-        return self._for_all(test, known)
+        return self._for_all(test, batched)
 
     def up_to_longest(self, counts: Value) -> Result:
         """Return the results of a `repeat` whose trip count (`counts`, int64 of shape (size,)) differs between lanes."""
@@ -239,10 +239,10 @@ class _Lanes:
         """Return the next carries of an iteration of the `active` lanes only, and the elements of the stacked outputs."""
         draft = self._draft
         work = [*[carry.next_carry for carry in draft.carries], *draft.ys]
-        known = self._inner
+        batched = self._inner
         if not _has_finite_derivatives(work, draft.body_inputs):
-            known = {single: fill_inactive_lanes(active, many) for single, many in known.items()}
-        results = self._batch(work, known, self._size)
+            batched = {single: fill_inactive_lanes(active, many) for single, many in batched.items()}
+        results = self._batch(work, batched, self._size)
         next_carries = []
         for carry, result in zip(draft.carries, results, strict=False):
             next_carry = result if isinstance(result, Value) else in_front(result.value, self._size)
@@ -289,22 +289,22 @@ def _by_element(
     """Compute each branch that some lane takes, and select."""
     index, last = operands[0], len(results) - 1
     total: list[Value] = []
-    for place in reversed(range(len(results))):
-        wide = [out if isinstance(out, Value) else in_front(out.value, size) for out in results[place]]
-        compare = less_equal if place == 0 else greater_equal if place == last else equal
-        taken = compare(index, literal(place, INT64))
-        found = _branch_outputs(node.op, taken, operands[1:], mapped[1:], inputs[place], wide)
+    for position in reversed(range(len(results))):
+        wide = [out if isinstance(out, Value) else in_front(out.value, size) for out in results[position]]
+        compare = less_equal if position == 0 else greater_equal if position == last else equal
+        is_taken = compare(index, literal(position, INT64))
+        of_branch = _branch_outputs(node.op, is_taken, operands[1:], mapped[1:], inputs[position], wide)
         total = (
-            found
-            if place == last
-            else [select_lanes(taken, *pair) for pair in zip(found, total, strict=True)]
+            of_branch
+            if position == last
+            else [select_lanes(is_taken, *pair) for pair in zip(of_branch, total, strict=True)]
         )
     return tuple(total)
 
 
 def _branch_outputs(
     op: Any,
-    taken: Value,
+    is_taken: Value,
     operands: Sequence[Value],
     mapped: Sequence[bool],
     placeholders: Sequence[Value],
@@ -314,13 +314,13 @@ def _branch_outputs(
     is_finite = _has_finite_derivatives(outputs, placeholders)
     if is_finite and not any(isinstance(node.op, Contract) for node in extract(outputs, placeholders)[0]):
         return emit_substituted(outputs, dict(zip(placeholders, operands, strict=True)))
-    given = [
-        fill_inactive_lanes(taken, operand) if flag and not is_finite else operand
+    safe_operands = [
+        fill_inactive_lanes(is_taken, operand) if flag and not is_finite else operand
         for operand, flag in zip(operands, mapped, strict=True)
     ]
     zeros = [zeros_like(out) for out in outputs]
-    some = convert(reduce_any(taken, axes=(0,)), INT64)
-    return list(select(op, some, given, [placeholders, placeholders], [zeros, outputs]))
+    any_lane = convert(reduce_any(is_taken, axes=(0,)), INT64)
+    return list(select(op, any_lane, safe_operands, [placeholders, placeholders], [zeros, outputs]))
 
 
 def select_lanes(mask: Value, x: Value, y: Value) -> Value:

@@ -56,14 +56,18 @@ The interpreter holds a list; a kernel holds memory that grows. Only `repeat` re
 """
 
 
-def check_operands(name: str, body: Body, given: Sequence[Aval]) -> None:
+def check_operands(name: str, body: Body, operand_types: Sequence[Aval]) -> None:
     """Raise ShapeError unless these are the types of a body's inputs."""
-    wanted = [value.aval for value in body.inputs]
-    if len(wanted) != len(given):
-        raise ShapeError(f"the body of {name} takes {len(wanted)} values and was given {len(given)}")
-    for place, (want, got) in enumerate(zip(wanted, given, strict=True)):
-        if want.shape != got.shape or want.dtype != got.dtype:
-            raise ShapeError(f"the body of {name} takes {want!r} at place {place} and was given {got!r}")
+    input_types = [value.aval for value in body.inputs]
+    if len(input_types) != len(operand_types):
+        raise ShapeError(
+            f"the body of {name} takes {len(input_types)} values and was given {len(operand_types)}"
+        )
+    for position, (expected, actual) in enumerate(zip(input_types, operand_types, strict=True)):
+        if expected.shape != actual.shape or expected.dtype != actual.dtype:
+            raise ShapeError(
+                f"the body of {name} takes {expected!r} at place {position} and was given {actual!r}"
+            )
 
 
 def element_of(stacked: Aval) -> Aval:
@@ -75,20 +79,20 @@ class _DifferentiableLoop(LoopOp):
     """A loop with derivatives, which are loops."""
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        given = [None if tangent is None else Tangent(tangent) for tangent in tangents]
-        return tuple([None if part is None else part.applied() for part in self.push(node, given)])
+        with_masks = [None if tangent is None else Tangent(tangent) for tangent in tangents]
+        return tuple([None if part is None else part.applied() for part in self.push(node, with_masks)])
 
     def push(self, node: Node, tangents: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
         return push_loop(self, node, tangents)
 
     def pull(
-        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Cotangent | None], is_needed: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
         for pullback in PULLBACKS:
-            pulled = pullback(node, cotangents, wanted)
+            pulled = pullback(node, cotangents, is_needed)
             if pulled is not None:
                 return pulled
-        return pull_loop(self, node, cotangents, wanted)
+        return pull_loop(self, node, cotangents, is_needed)
 
     def pull_linear(
         self, node: Node, cotangents: Sequence[Cotangent | None], linear: Sequence[bool]
@@ -144,9 +148,9 @@ class Scan(_CountedLoop):
         )
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
-        body, whole = params["body"], params["consts"] + params["carries"]
-        given = [aval((), INT64), *avals[:whole], *map(element_of, avals[whole:])]
-        check_operands(self.name, body, given)
+        body, count_outside = params["body"], params["consts"] + params["carries"]
+        types_of_body = [aval((), INT64), *avals[:count_outside], *map(element_of, avals[count_outside:])]
+        check_operands(self.name, body, types_of_body)
         types = [value.aval for value in body.outputs]
         carries, ys = types[: params["carries"]], types[params["carries"] :]
         return (*carries, *[aval((params["length"], *type_.shape), type_.dtype) for type_ in ys])
@@ -163,8 +167,8 @@ class Scan(_CountedLoop):
             elements = [np.asarray(array[iteration]) for array in stacked]
             results = compute_outputs(body, [np.asarray(iteration), *shared, *carried, *elements])
             carried = results[:carries]
-            for whole, result in zip(ys, results[carries:], strict=True):
-                whole[iteration] = result
+            for output, result in zip(ys, results[carries:], strict=True):
+                output[iteration] = result
         return (*carried, *ys)
 
     def open_draft(self, node: Node) -> Draft:
@@ -218,9 +222,9 @@ class While(_DifferentiableLoop):
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         body = params["body"]
-        given = [aval((), INT64), *avals]
-        check_operands(self.name, body, given)
-        check_operands(self.name, params["condition"], given)
+        body_types = [aval((), INT64), *avals]
+        check_operands(self.name, body, body_types)
+        check_operands(self.name, params["condition"], body_types)
         types = [value.aval for value in body.outputs]
         ys = len(types) - params["carries"]
         return (*types[: params["carries"]], aval((), INT64), *[STACK] * ys)
@@ -233,11 +237,11 @@ class While(_DifferentiableLoop):
         stacks: list[list[NDArray]] = [[] for _ in body.outputs[carries:]]
         iteration = 0
         while limit is None or iteration < limit:
-            given = [np.asarray(iteration), *shared, *carried]
-            (goes_on,) = compute_outputs(condition, given)
+            arguments = [np.asarray(iteration), *shared, *carried]
+            (goes_on,) = compute_outputs(condition, arguments)
             if not goes_on:
                 break
-            results = compute_outputs(body, given)
+            results = compute_outputs(body, arguments)
             carried = results[:carries]
             for stack, result in zip(stacks, results[carries:], strict=True):
                 stack.append(np.array(result))
@@ -357,34 +361,34 @@ class Switch(Structured):
         return tuple(compute_outputs(branch, arrays[1:]))
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        given = [None if tangent is None else Tangent(tangent) for tangent in tangents]
-        return tuple([None if part is None else part.applied() for part in self.push(node, given)])
+        with_masks = [None if tangent is None else Tangent(tangent) for tangent in tangents]
+        return tuple([None if part is None else part.applied() for part in self.push(node, with_masks)])
 
     def push(self, node: Node, tangents: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
         return push_switch(node, tangents)
 
     def pull(
-        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Cotangent | None], is_needed: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
-        return pull_switch(node, cotangents, wanted)
+        return pull_switch(node, cotangents, is_needed)
 
 
 def _open_draft(op: LoopOp, node: Node, params: dict[str, Any], operands: Sequence[Value]) -> Draft:
     """Return the draft of a node from its operands; `operands` does not include a trip count."""
     body: Body = node.params["body"]
     consts, carries = node.params["consts"], node.params["carries"]
-    given = [LoopOperand(*pair) for pair in zip(operands, body.inputs[1:], strict=True)]
+    loop_operands = [LoopOperand(*pair) for pair in zip(operands, body.inputs[1:], strict=True)]
     carried = [
         Carry(*start, next_carry)
-        for start, next_carry in zip(given[consts : consts + carries], body.outputs, strict=False)
+        for start, next_carry in zip(loop_operands[consts : consts + carries], body.outputs, strict=False)
     ]
     return Draft(
         op,
         params,
         body.inputs[0],
-        given[:consts],
+        loop_operands[:consts],
         carried,
-        given[consts + carries :],
+        loop_operands[consts + carries :],
         list(body.outputs[carries:]),
     )
 

@@ -123,7 +123,7 @@ class Kinks(Container[Value]):
             return False
         for factor in factors_of(value):
             square = square_of_elements(factor, never_stop)
-            if square is not None and (square.with_kink or any(one in self for one in square.others)):
+            if square is not None and (square.with_kink or any(operand in self for operand in square.others)):
                 return True
         return False
 
@@ -155,17 +155,17 @@ class Kinks(Container[Value]):
             assert squared is not None
             return squared[-1]
         product = multiply(value, value)
-        again = None if product.node is None else self._replaced(product.node)
-        return product if again is None else again
+        rewritten_square = None if product.node is None else self._replaced(product.node)
+        return product if rewritten_square is None else rewritten_square
 
     def rewritten(self, outputs: Sequence[Value], inputs: Sequence[Value]) -> tuple[list[Value], bool]:
         """Return outputs whose products know the squares of what has a kink, and whether there are such products."""
         becomes: dict[Value, Value] = {}
         for node in extract(outputs, inputs)[0]:
-            given = tuple([becomes.get(value, value) for value in node.inputs])
+            inputs_rewritten = tuple([becomes.get(value, value) for value in node.inputs])
             new = node
-            if given != node.inputs:
-                new = node.copy(given)
+            if inputs_rewritten != node.inputs:
+                new = node.copy(inputs_rewritten)
                 before, after = node.outs, new.outs
                 keep_names(before, after)
             outs: Sequence[Value] = new.outs
@@ -207,44 +207,44 @@ class Kinks(Container[Value]):
         node = value.node
         if node is None or not isinstance(node.op, OwnPullback | Custom) or value.dtype.kind not in "fc":
             return False
-        known = self._results.get(value)
-        if known is None:
-            known = False
+        has_kink = self._results.get(value)
+        if has_kink is None:
+            has_kink = False
             if self._is_closed(value):
                 pass
             elif isinstance(node.op, Custom):
-                known = value.index in node.params["rule"].kinked
+                has_kink = value.index in node.params["rule"].kinked
             elif _is_branch(node):
                 if self._depth < _DEEPEST:
-                    known = any(
+                    has_kink = any(
                         inside.kinked(body.outputs[value.index]) for body, inside in self._inside_of(node)
                     )
             elif not isinstance(node.op, LoopOp):
-                known = node.op.with_squares_of(node, self._kinked(node), value.index) is not None
+                has_kink = node.op.with_squares_of(node, self._kinked(node), value.index) is not None
             elif self._depth < _DEEPEST:
                 draft = node.op.open_draft(node)
-                known = self._inside(draft).kinked(inner_result(draft, node.op, value))
-            self._results[value] = known
-        return known
+                has_kink = self._inside(draft).kinked(inner_result(draft, node.op, value))
+            self._results[value] = has_kink
+        return has_kink
 
     def _inside(self, draft: Draft) -> Kinks:
         """Return the inputs of a loop's body that have a kink, also those that get one from an earlier iteration."""
         inside = Kinks(
-            [given.inner for given in (*draft.consts, *draft.elements) if self.kinked(given.outer)],
+            [operand.inner for operand in (*draft.consts, *draft.elements) if self.kinked(operand.outer)],
             self._depth + 1,
         )
-        more = True
-        while more:
-            found = {
+        has_grown = True
+        while has_grown:
+            kinked_carries = {
                 carry.inner
                 for carry in draft.carries
                 if carry.inner not in inside.leaves
                 and carry.inner.dtype.kind in "fc"
                 and (self.kinked(carry.init) or inside.kinked(carry.next_carry))
             }
-            inside.leaves |= found
+            inside.leaves |= kinked_carries
             inside._results.clear()
-            more = bool(found)
+            has_grown = bool(kinked_carries)
         return inside
 
     def _loop(self, node: Node, op: LoopOp, result: Value | None = None) -> Sequence[Value] | None:
@@ -279,11 +279,11 @@ class Kinks(Container[Value]):
             for carry, following in zip(draft.carries, outputs, strict=False)
         ]
         squared: dict[Value, int] = {}
-        while wanted := [own for own in inside.squares if own in positions and own not in squared]:
-            position = positions[wanted[0]]
-            squared[wanted[0]] = len(carries)
+        while unsquared := [own for own in inside.squares if own in positions and own not in squared]:
+            position = positions[unsquared[0]]
+            squared[unsquared[0]] = len(carries)
             init, following = self.square(carries[position].init), inside.square(carries[position].next_carry)
-            carries.append(Carry(init, inside.squares[wanted[0]], following))
+            carries.append(Carry(init, inside.squares[unsquared[0]], following))
         for group in (draft.consts, draft.elements):
             group += [
                 LoopOperand(self.square(outer), inside.squares[inner])
@@ -318,10 +318,10 @@ class Kinks(Container[Value]):
         kinked = self._kinked(node)
         if result is None and all(position is None for position in kinked):
             return None
-        known = op.with_squares_of(node, kinked, None if result is None else result.index)
-        if known is None:
+        extended = op.with_squares_of(node, kinked, None if result is None else result.index)
+        if extended is None:
             return None
-        positions, make = known
+        positions, make = extended
         return make([self.square(node.inputs[position]) for position in positions])
 
     def _inside_of(self, node: Node) -> list[tuple[Body, Kinks]]:
@@ -344,12 +344,12 @@ class Kinks(Container[Value]):
             return None
         bodies, changes = [], result is not None
         for body, inside in inside_of:
-            own = {
+            inner = {
                 value: operand
                 for value, operand in zip(body.inputs, operands, strict=True)
                 if value in inside.leaves
             }
-            outputs, changed = inside.rewritten(substitute(body.outputs, equal_inputs(own)), body.inputs)
+            outputs, changed = inside.rewritten(substitute(body.outputs, equal_inputs(inner)), body.inputs)
             if result is not None:
                 outputs = [inside.square(outputs[result.index])]
             bodies.append((body, inside.squares, outputs))
@@ -365,15 +365,18 @@ class Kinks(Container[Value]):
             make_body(
                 [
                     *body.inputs,
-                    *[squares.get(own, placeholder(own)) for own in map(body.inputs.__getitem__, squared)],
+                    *[
+                        squares.get(inner, placeholder(inner))
+                        for inner in map(body.inputs.__getitem__, squared)
+                    ],
                 ],
                 outputs,
                 body.name,
             )
             for body, squares, outputs in bodies
         ]
-        more = [self.square(operands[position]) for position in squared]
-        outs: Sequence[Value] = node.op(branches, node.inputs[0], [*operands, *more])  # type: ignore[operator] # it is a Switch
+        squares_of_operands = [self.square(operands[position]) for position in squared]
+        outs: Sequence[Value] = node.op(branches, node.inputs[0], [*operands, *squares_of_operands])  # type: ignore[operator] # it is a Switch
         return outs
 
 

@@ -88,7 +88,7 @@ class _BodyVjp:
         self.contribution_masks = dict(zip(self.contribution_masks, changed, strict=True))
 
 
-def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Cotangent | None]:
+def pull_loop(op: LoopOp, node: Node, cotangents: Some, is_needed: Sequence[bool]) -> list[Cotangent | None]:
     """Return the cotangents of a loop's operands; None for an operand that is not wanted, or that no cotangent reaches.
 
     If the loop has invariants, code that can be batched before it, or a policy with chunks, the equivalent loop is differentiated instead.
@@ -101,35 +101,35 @@ def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) 
     )
     better = hoisted(draft, excluded, deriving=True) or batched_before_loop(draft, excluded)
     if better is not None:
-        return _vjp_through(op.outs(better.emit()), node, cotangents, wanted)
+        return _vjp_through(op.outs(better.emit()), node, cotangents, is_needed)
     chunk = chunk_length(draft.params.get("length", 0), draft.params.get("policy"))
     if chunk is not None:
-        return _vjp_through(op.outs(scan_in_chunks(draft, chunk)), node, cotangents, wanted)
+        return _vjp_through(op.outs(scan_in_chunks(draft, chunk)), node, cotangents, is_needed)
     if has_chunk_policy(draft):
-        return _vjp_through(op.outs(while_in_chunks(draft)), node, cotangents, wanted)
-    body = _body_vjp(draft, carries, ys, wanted)
+        return _vjp_through(op.outs(while_in_chunks(draft)), node, cotangents, is_needed)
+    body = _body_vjp(draft, carries, ys, is_needed)
     policy = _planned_policy(node, draft, body)
     if policy is not None:
         draft.params = {**draft.params, "policy": policy}
         with at(node.site):
             outs = op.outs(draft.emit())
-        return _vjp_through(outs, node, cotangents, wanted)
-    more: list[Carry] = []
+        return _vjp_through(outs, node, cotangents, is_needed)
+    mask_carries: list[Carry] = []
     if is_treeverse(draft.params.get("policy")):
-        back, more = _recompute_carries(op, node, draft, body)
+        back, mask_carries = _recompute_carries(op, node, draft, body)
     else:
-        stacks, more, count = _store_residuals(op, node, draft, body)
+        stacks, mask_carries, count = _store_residuals(op, node, draft, body)
         back = op.reversed_draft(draft, count)
         back.consts = list(draft.consts)
         back.elements = [*draft.elements, *stacks]
-    for place, seed in body.ys.items():
-        cotangent = ys[place]
+    for position, seed in body.ys.items():
+        cotangent = ys[position]
         assert cotangent is not None
         back.elements.append(LoopOperand(cotangent.value, seed))
         if cotangent.mask is not None:
             mask = _spread(cotangent.mask, cotangent.value.shape)
-            back.elements.append(LoopOperand(mask, body.y_masks[place]))
-    return _emit_backward(draft, body, back, more, carries, wanted)
+            back.elements.append(LoopOperand(mask, body.y_masks[position]))
+    return _emit_backward(draft, body, back, mask_carries, carries, is_needed)
 
 
 def _recompute_carries(op: LoopOp, node: Node, draft: Draft, body: _BodyVjp) -> tuple[Draft, list[Carry]]:
@@ -150,13 +150,13 @@ def _emit_backward(
     draft: Draft,
     body: _BodyVjp,
     back: Draft,
-    more: Sequence[Carry],
+    mask_carries: Sequence[Carry],
     carries: Some,
-    wanted: Sequence[bool],
+    is_needed: Sequence[bool],
 ) -> list[Cotangent | None]:
     """Append the backward loop `back`, and return the cotangent of each operand of the node.
 
-    The loop has its operands already. It is given the carries `more`, the cotangents of carries (of the shapes of these), sums of the
+    The loop has its operands already. It gets the carries `mask_carries`, the cotangents of carries (of the shapes of these), sums of the
     cotangents of consts, and the cotangents of elements as stacked outputs.
     """
     by_carry: list[Value] = []
@@ -176,13 +176,17 @@ def _emit_backward(
     count = len(back.ys)
     deferred = _accumulate_consts(draft, body, back, by_carry)
     if not back.carries and not back.ys:
-        return [None] * len(wanted)
+        return [None] * len(is_needed)
     shared = [
         const
         for const in draft.consts
         if const.inner in body.contribution_masks and const.inner in body.cotangents
     ]
-    back.carries += [*more, *body.carry_masks.values(), *[_const_mask_carry(const, body) for const in shared]]
+    back.carries += [
+        *mask_carries,
+        *body.carry_masks.values(),
+        *[_const_mask_carry(const, body) for const in shared],
+    ]
     outputs = back.emit()
     cotangents = dict(
         zip(
@@ -194,7 +198,7 @@ def _emit_backward(
     masks = dict(
         zip(
             (*body.carry_masks, *[const.inner for const in shared], *masked),
-            (*outputs.carries[len(by_carry) + len(more) :], *outputs.ys[len(elements) : count]),
+            (*outputs.carries[len(by_carry) + len(mask_carries) :], *outputs.ys[len(elements) : count]),
             strict=True,
         )
     )
@@ -202,8 +206,8 @@ def _emit_backward(
         for const, total in deferred.totals(outputs.ys).items():
             cotangents[const] = add(cotangents[const], total) if const in cotangents else total
     inners = draft.body_inputs[1:]
-    lead: list[Cotangent | None] = [None] * (len(wanted) - len(inners))
-    flags = wanted[len(lead) :]
+    lead: list[Cotangent | None] = [None] * (len(is_needed) - len(inners))
+    flags = is_needed[len(lead) :]
     return [
         *lead,
         *[
@@ -256,10 +260,10 @@ def _accumulate_consts(
 
 
 def _vjp_through(
-    outs: Sequence[Value], node: Node, cotangents: Some, wanted: Sequence[bool]
+    outs: Sequence[Value], node: Node, cotangents: Some, is_needed: Sequence[bool]
 ) -> list[Cotangent | None]:
     """Return the cotangents of a node's operands by differentiating `outs`, which are equal to the node's outputs."""
-    sources = dict.fromkeys(value for value, flag in zip(node.inputs, wanted, strict=True) if flag)
+    sources = dict.fromkeys(value for value, flag in zip(node.inputs, is_needed, strict=True) if flag)
     pairs = [
         (out, cotangent) for out, cotangent in zip(outs, cotangents, strict=True) if cotangent is not None
     ]
@@ -279,22 +283,25 @@ def _vjp_through(
             *[None if part is None else part.mask for part in parts],
         ]
     )
-    found = {
+    by_source = {
         source: Cotangent(value, mask, part.is_applied)
         for source, value, mask, part in zip(sources, values, values[len(parts) :], parts, strict=False)
         if value is not None and part is not None
     }
     # An operand that is passed twice has its cotangent once.
-    return [found.pop(value, None) if flag else None for value, flag in zip(node.inputs, wanted, strict=True)]
+    return [
+        by_source.pop(value, None) if flag else None
+        for value, flag in zip(node.inputs, is_needed, strict=True)
+    ]
 
 
-def _body_vjp(draft: Draft, carries: Some, ys: Some, wanted: Sequence[bool]) -> _BodyVjp:
+def _body_vjp(draft: Draft, carries: Some, ys: Some, is_needed: Sequence[bool]) -> _BodyVjp:
     """Return the pullback of the body.
 
     Which carries have cotangents, and which of these have masks, is found by a fixed point: the body is differentiated until no further
     carry has one.
     """
-    sources = _differentiable_inputs(draft, wanted)
+    sources = _differentiable_inputs(draft, is_needed)
     active = active_values(draft.nodes(), sources)
     carry_seeds = {
         carry.inner: placeholder(carry.inner)
@@ -367,9 +374,9 @@ def _spread(mask: Value, shape: Shape) -> Value:
     return expand(mask, shape, ()) if isinstance(mask, Literal) and shape else mask
 
 
-def _differentiable_inputs(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:
+def _differentiable_inputs(draft: Draft, is_needed: Sequence[bool]) -> dict[Value, None]:
     """Return the inputs of the body that depend on wanted operands, carries through earlier iterations included."""
-    flags = [flag for group in draft.split(wanted) for flag in group]
+    flags = [flag for group in draft.split(is_needed) for flag in group]
     inputs: dict[Value, None] = {
         inner: None
         for inner, flag in zip(draft.body_inputs[1:], flags, strict=True)
@@ -424,15 +431,15 @@ def _store_residuals(
     stored = [value for value in stored if value not in carried_backward]
     finals, ys, count = op.split_outputs(node.outs, len(draft.carries))
     stacks = {value: stack for value, stack in zip(draft.ys, ys, strict=True) if value in stored}
-    more = [value for value in stored if value not in stacks]
-    if more:
+    not_stacked = [value for value in stored if value not in stacks]
+    if not_stacked:
         with at(node.site):  # a forward loop
-            outputs = draft.with_ys(more).emit()
+            outputs = draft.with_ys(not_stacked).emit()
         finals, count = outputs.carries, outputs.trip_count
-        stacks.update(zip(more, outputs.ys, strict=True))
+        stacks.update(zip(not_stacked, outputs.ys, strict=True))
     carries = [
-        Carry(finals[place], next_carry, draft.carries[place].inner)
-        for next_carry, place in carried_backward.items()
+        Carry(finals[position], next_carry, draft.carries[position].inner)
+        for next_carry, position in carried_backward.items()
     ]
     return [LoopOperand(stacks[value], value) for value in stored], carries, count
 
@@ -440,7 +447,7 @@ def _store_residuals(
 def _carried_backward(draft: Draft, stored: Sequence[Value]) -> dict[Value, int]:
     """Return next carries that need not be stored, with their positions: the backward loop has them as the next iteration's carries."""
     chosen = set(stored)
-    found: dict[Value, int] = {}
+    carried: dict[Value, int] = {}
     for number, carry in enumerate(draft.carries):
         computed = (
             carry.next_carry in chosen
@@ -448,8 +455,8 @@ def _carried_backward(draft: Draft, stored: Sequence[Value]) -> dict[Value, int]
             and carry.next_carry not in draft.ys
         )
         if computed and carry.inner in chosen:
-            found.setdefault(carry.next_carry, number)
-    return found
+            carried.setdefault(carry.next_carry, number)
+    return carried
 
 
 def _read_by_backward(draft: Draft, body: _BodyVjp) -> tuple[dict[Value, None], list[Node]]:
@@ -466,8 +473,8 @@ def _read_by_backward(draft: Draft, body: _BodyVjp) -> tuple[dict[Value, None], 
             read.extend(node.inputs)
         else:
             primal_nodes.append(node)
-    known = (value for value in (*read, *results) if value not in derived)
-    return {v: None for v in known if not isinstance(v, Literal) and v.data is None}, primal_nodes
+    primal_values = (value for value in (*read, *results) if value not in derived)
+    return {v: None for v in primal_values if not isinstance(v, Literal) and v.data is None}, primal_nodes
 
 
 def _convert_like(part: Value, like: Value) -> Value:

@@ -147,9 +147,9 @@ class Adjoint:
         self._accumulator = outer
         self._masked = outer_masked
 
-    def _leave(self, block: Block, found: Cotangents) -> None:
+    def _leave(self, block: Block, cotangents: Cotangents) -> None:
         """Append the sums of the cotangents of values that are known outside a block."""
-        for value, cotangent in found.items():
+        for value, cotangent in cotangents.items():
             place = self._tree.place_of(value)
             assert place is not None
             if place.block is not block:
@@ -170,31 +170,31 @@ class Adjoint:
     def _part(self, cotangent: Cotangent, value: Value) -> Value:
         return conform(cotangent.applied(), value.dtype, ())
 
-    def _pull_nodes(self, block: Block, position: int, found: Cotangents) -> None:
+    def _pull_nodes(self, block: Block, position: int, cotangents: Cotangents) -> None:
         """Pull cotangents back through the nodes that stand at a place."""
         for value in self._sums_at.get((block, position), ()):
-            self._begin(value, self._build.read(self._sums[value]), found)
+            self._begin(value, self._build.read(self._sums[value]), cotangents)
         for node in reversed(self._nodes_at.get((block, position), ())):
-            if any(out in self._active and found.get(out) is not None for out in node.outs):
+            if any(out in self._active and cotangents.get(out) is not None for out in node.outs):
                 if self._may_have_infinite_slope(node):
-                    found.select(node.out, self._masked.get(node.out))
-                pull_back(node, self._active, found, never_stop)
+                    cotangents.select(node.out, self._masked.get(node.out))
+                pull_back(node, self._active, cotangents, never_stop)
                 if not self._behind_infinite_slopes.isdisjoint(node.outs):
                     self._pull_masked(node)
 
     def _pull_masked(self, node: Node) -> None:
         """Pull back the cotangents that have the masks of zeros from memory."""
-        wanted = self._behind_infinite_slopes
+        needed_values = self._behind_infinite_slopes
         row: object = masked_product  # which is an op, though its type is that of a function
         cotangent = self._masked.get(node.out) if node.op is row else None
         if cotangent is not None:
             slope, tangent = node.inputs
-            if slope in wanted:  # a tangent of zero takes part in no path
+            if slope in needed_values:  # a tangent of zero takes part in no path
                 nonzero = not_equal(tangent, 0)
                 mask = nonzero if cotangent.mask is None else bitwise_and(cotangent.mask, nonzero)
                 self._masked.add(slope, Cotangent(masked_product(cotangent.value, tangent), mask))
-            wanted = wanted & {tangent} - {slope}
-        pull_back(node, wanted, self._masked, never_stop)
+            needed_values = needed_values & {tangent} - {slope}
+        pull_back(node, needed_values, self._masked, never_stop)
 
     def _values_behind_infinite_slopes(self, nodes: Sequence[Node]) -> set[Value]:
         """Return the active results of nodes whose slope may be infinite, and what is computed from them."""
@@ -218,10 +218,10 @@ class Adjoint:
             for k, (operand, rule) in enumerate(zip(node.inputs, rules, strict=True))
         )
 
-    def _reverse_leaf(self, place: Place, statement: Load | Read, found: Cotangents) -> None:
+    def _reverse_leaf(self, place: Place, statement: Load | Read, cotangents: Cotangents) -> None:
         """Append the adjoint of a load or of the reading of a variable."""
         out = statement.out
-        cotangent = found.get(out) if isinstance(out, Value) and out in self._active else None
+        cotangent = cotangents.get(out) if isinstance(out, Value) and out in self._active else None
         if cotangent is None:
             return
         assert isinstance(out, Value)
@@ -266,28 +266,30 @@ class Adjoint:
                 shadow = self._shadows.of(load.pointer)
                 build.store(shadow, load.index, build.load(shadow, load.index) + build.read(total))
 
-    def _reverse_effect(self, block: Block, position: int, statement: Statement, found: Cotangents) -> None:
+    def _reverse_effect(
+        self, block: Block, position: int, statement: Statement, cotangents: Cotangents
+    ) -> None:
         """Append the adjoint of what a statement changes."""
         build, shadows = self._build, self._shadows
         if isinstance(statement, Store) and shadows.has(statement.pointer):
             part = self._accumulator.take(build, shadows.of(statement.pointer), statement.index)
-            self._add(statement.value, part, found)
+            self._add(statement.value, part, cotangents)
         elif isinstance(statement, Assign) and isinstance(statement.value, Value):
             if shadows.has(statement.variable):
                 part = self._accumulator.take_from_variable(build, shadows.variable(statement.variable))
-                self._add(statement.value, part, found)
+                self._add(statement.value, part, cotangents)
         elif isinstance(statement, Apply):
-            self._reverse_apply(Place(block, position), statement, found)
+            self._reverse_apply(Place(block, position), statement, cotangents)
         elif isinstance(statement, For | While | If):
             self._reverse_holder(block, position, statement)
 
-    def _add(self, value: Value, part: Value, found: Cotangents) -> None:
+    def _add(self, value: Value, part: Value, cotangents: Cotangents) -> None:
         if value in self._active:
-            self._begin(value, part, found)
+            self._begin(value, part, cotangents)
 
-    def _begin(self, value: Value, cotangent: Value, found: Cotangents) -> None:
+    def _begin(self, value: Value, cotangent: Value, cotangents: Cotangents) -> None:
         """Add a cotangent that was in memory, and has lost its mask: where it is zero, it counts as zero by selection."""
-        found.add(value, Cotangent(cotangent))
+        cotangents.add(value, Cotangent(cotangent))
         if value in self._behind_infinite_slopes:
             self._masked.add(value, Cotangent(cotangent, not_equal(cotangent, 0), is_applied=True))
 
@@ -348,7 +350,7 @@ class Adjoint:
 
     # Graphs of arrays
 
-    def _reverse_apply(self, place: Place, statement: Apply, found: Cotangents) -> None:
+    def _reverse_apply(self, place: Place, statement: Apply, cotangents: Cotangents) -> None:
         """Append the pullback of a graph: into temporary arrays, and from there into the cotangents of the inputs."""
         body, shadows, build = statement.graph, self._shadows, self._build
         seeded = [
@@ -392,7 +394,7 @@ class Adjoint:
                     before = build.load(shadow.pointer, shadow.offset + i)
                     build.store(shadow.pointer, shadow.offset + i, before + build.load(array, i))
             else:
-                self._add(operand, build.load(array, 0), found)
+                self._add(operand, build.load(array, 0), cotangents)
 
     def _defer(
         self,
@@ -440,7 +442,7 @@ class Adjoint:
 
     def _loop_of_sum(self, block: Block, operand: Span) -> Block | None:
         """Return the outermost loop that reads the same array in each iteration, and does not write it."""
-        found: Block | None = None
+        outermost: Block | None = None
         goes_on = True
         offset, pointer = self._tree.place_of(operand.offset), self._tree.places.get(operand.pointer)
         for loop in block.around():
@@ -457,8 +459,8 @@ class Adjoint:
                 or any(operand.pointer.memory in written(s) for each in inside for s in each.statements)
             )
             if loop.is_loop and goes_on:
-                found = loop
-        return found
+                outermost = loop
+        return outermost
 
     def _append_pullback(
         self,
@@ -472,11 +474,11 @@ class Adjoint:
         if not parts:
             return []
         body = statement.graph
-        kept = expensive_values(statement)
+        expensive = expensive_values(statement)
         stored = [
             (output, span)
             for output, span in zip(body.outputs, statement.outputs, strict=True)
-            if output in kept
+            if output in expensive
         ]
         nodes, _ = extract(parts, [*body.inputs, *[x for x, _ in stored], *seeds])
         read = {value for node in nodes for value in node.inputs}.union(parts)

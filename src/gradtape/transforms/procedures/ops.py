@@ -46,9 +46,9 @@ class ProcedureOp(OwnPullback):
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         reference = self.whole(params)
-        given = [(type_.shape, type_.dtype) for type_ in avals]
-        wanted = [(type_.shape, type_.dtype) for type_ in reference.types]
-        if given != wanted:
+        operand_types = [(type_.shape, type_.dtype) for type_ in avals]
+        parameter_types = [(type_.shape, type_.dtype) for type_ in reference.types]
+        if operand_types != parameter_types:
             raise InternalError(f"{reference.name} takes {reference.types} and was given {tuple(avals)}")
         return reference.result_types
 
@@ -69,11 +69,11 @@ class Primal(ProcedureOp):
     def with_squares_of(
         self, node: Node, kinked: Sequence[int | None], result: int | None = None
     ) -> tuple[Sequence[int], Callable[[Sequence[Value]], Sequence[Value]]] | None:
-        found = with_squares_of(node.params["procedure"], tuple(kinked), result)
-        if found is None:
+        extended = with_squares_of(node.params["procedure"], tuple(kinked), result)
+        if extended is None:
             return None
-        reference, places = found
-        return places, lambda squares: self(reference, [*node.inputs, *squares])
+        reference, positions = extended
+        return positions, lambda squares: self(reference, [*node.inputs, *squares])
 
     def is_linear(self, node: Node, flags: Sequence[bool]) -> bool:
         reference: ProcedureReference = node.params["procedure"]
@@ -84,25 +84,25 @@ class Primal(ProcedureOp):
         return tuple(_pushed(node.params["procedure"], node.inputs, tangents)[len(node.outs) :])
 
     def pull(
-        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Cotangent | None], is_needed: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
-        return self.pull_with(None, node, cotangents, wanted)
+        return self.pull_with(None, node, cotangents, is_needed)
 
     def pull_with(
-        self, policy: Policy, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+        self, policy: Policy, node: Node, cotangents: Sequence[Cotangent | None], is_needed: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
         """Do what `pull` does with a policy for what is kept of loops."""
         reference: ProcedureReference = node.params["procedure"]
         seeds = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
         primal, moving = reference.primal, reference.moving
-        if primal is not None and moving is not None and self.is_linear(node, wanted):
+        if primal is not None and moving is not None and self.is_linear(node, is_needed):
             count, results = len(primal.types), len(primal.result_types)
             if all(seed is None for seed in seeds[:results]):  # the transpose of J dx is J^T, without dx
-                aims = [flag is True for flag in spread(wanted[count:], moving)]
-                _, found = _pulled(primal, node.inputs[:count], _by_result(primal, seeds[results:]), aims)
-                pulled = [*(None,) * count, *_chosen(found, moving)]
+                aims = [flag is True for flag in spread(is_needed[count:], moving)]
+                _, parts = _pulled(primal, node.inputs[:count], _by_result(primal, seeds[results:]), aims)
+                pulled = [*(None,) * count, *_chosen(parts, moving)]
                 return [None if part is None else Cotangent(part) for part in pulled]
-        _, pulled = _pulled(reference, node.inputs, seeds, wanted, policy)
+        _, pulled = _pulled(reference, node.inputs, seeds, is_needed, policy)
         return [None if part is None else Cotangent(part) for part in pulled]
 
 
@@ -151,33 +151,35 @@ class Reverse(ProcedureOp):
             return (*(None,) * len(reference.result_types), *_chosen(pulled, active))
         flags, forward = _forward(reference, directions)
         inputs = [*primals, *_chosen(directions, flags)]
-        given = [*moved, *_inexact(reference, seeds)]
-        wanted = [*active, *(False,) * sum(flags)]
-        results, pulled = _pulled(forward, inputs, given, wanted, policy)
+        inputs_of_results = [*moved, *_inexact(reference, seeds)]
+        is_needed = [*active, *(False,) * sum(flags)]
+        results, pulled = _pulled(forward, inputs, inputs_of_results, is_needed, policy)
         return (
             *_by_result(reference, results[len(reference.result_types) :]),
             *_chosen(pulled[:count], active),
         )
 
     def pull(
-        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Cotangent | None], is_needed: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
         reference: ProcedureReference = node.params["procedure"]
         active, seeded, policy = (node.params[name] for name in ("active", "seeded", "policy"))
         count, results = len(reference.types), len(reference.result_types)
         primals, seeds = node.inputs[:count], spread(node.inputs[count:], seeded)
-        given = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
-        of_results, directions = given[:results], spread(given[results:], active)
+        applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
+        of_results, directions = applied[:results], spread(applied[results:], active)
         flags = tuple([direction is not None for direction in directions])
         if not any(flags):
-            _, pulled = _pulled(reference, primals, of_results, wanted[:count], policy)
+            _, pulled = _pulled(reference, primals, of_results, is_needed[:count], policy)
             parts = [*pulled, *(None,) * sum(seeded)]
         else:
             flags, forward = _forward(reference, directions)
             inputs = [*primals, *_chosen(directions, flags)]
-            aims = [*wanted[:count], *(False,) * sum(flags)]
-            made, pulled = _pulled(forward, inputs, [*of_results, *_inexact(reference, seeds)], aims, policy)
-            moved = _by_result(reference, made[results:])
+            aims = [*is_needed[:count], *(False,) * sum(flags)]
+            results_and_parts, pulled = _pulled(
+                forward, inputs, [*of_results, *_inexact(reference, seeds)], aims, policy
+            )
+            moved = _by_result(reference, results_and_parts[results:])
             parts = [*pulled[:count], *_chosen(moved, seeded)]
         return [None if part is None else Cotangent(part) for part in parts]
 
@@ -215,12 +217,12 @@ def _pulled(
     reference: ProcedureReference,
     inputs: Sequence[Value],
     seeds: Sequence[Value | None],
-    wanted: Sequence[bool],
+    is_needed: Sequence[bool],
     policy: Policy = None,
 ) -> tuple[Sequence[Value], list[Value | None]]:
     """Return the results of a procedure, and the cotangents of the parameters that are wanted; None for all others."""
     active = tuple(
-        [flag and is_inexact(type_.dtype) for flag, type_ in zip(wanted, reference.types, strict=True)]
+        [flag and is_inexact(type_.dtype) for flag, type_ in zip(is_needed, reference.types, strict=True)]
     )
     seeded = tuple(
         [
@@ -241,8 +243,8 @@ def _chosen(items: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
 
 def spread(items: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
     """Return one item for each flag that is set, and None for the others."""
-    rest = iter(items)
-    return [next(rest) if flag else None for flag in flags]
+    remaining = iter(items)
+    return [next(remaining) if flag else None for flag in flags]
 
 
 def _inexact(reference: ProcedureReference, items: Sequence[Any]) -> list[Any]:

@@ -84,22 +84,22 @@ class _StoreForwarding(Rewriter):
 
     def run(self) -> NormalForm:
         procedure = self._procedure
-        known: Known = {}
-        body = self._block(procedure.body, known)
+        known_contents: Known = {}
+        body = self._block(procedure.body, known_contents)
         results = [self.content(content) for content in procedure.results]
         body = _without_unused(body, [*results, *self._counts, *self._counts.values()])
         return NormalForm(replaced(procedure, body=body, results=results), self._counts)
 
-    def _block(self, statements: Sequence[Statement], known: Known) -> list[Statement]:
-        """Return the statements of a block; `known` is brought up to date."""
+    def _block(self, statements: Sequence[Statement], contents: Known) -> list[Statement]:
+        """Return the statements of a block; `contents` is brought up to date."""
         forwarded: list[Statement] = []
         for statement in statements:
             if isinstance(statement, Read):
-                content = known.get(statement.variable)
+                content = contents.get(statement.variable)
                 if content is None:
                     forwarded.append(statement)
                     content = statement.out
-                self.becomes[statement.out] = known[statement.variable] = content
+                self.becomes[statement.out] = contents[statement.variable] = content
             elif isinstance(statement, Load):
                 load = self.statement(statement)
                 assert isinstance(load, Load)
@@ -110,46 +110,46 @@ class _StoreForwarding(Rewriter):
                 self.becomes[statement.out] = self._elements[key]
             elif isinstance(statement, For):
                 self._overwrite([statement])
-                self._hoist_reads(statement, known, forwarded)
+                self._hoist_reads(statement, contents, forwarded)
                 count = self.value(statement.count)
                 loop = For(statement.index, count, [], statement.parallel, statement.site)
-                lines = self._lines(statement, known, forwarded)
-                inside = _inside(statement, known)
+                lines = self._lines(statement, contents, forwarded)
+                inside = _inside(statement, contents)
                 inside.update({variable: line.at(statement.index) for variable, line in lines.items()})
                 loop.body = self._inner_block(statement.body, inside)
                 forwarded.append(loop)
-                _forget(statement, known)
+                _forget(statement, contents)
                 count = count if _is_natural(count) else maximum(count, literal(0, INT64))
-                known.update({variable: line.at(count) for variable, line in lines.items()})
+                contents.update({variable: line.at(count) for variable, line in lines.items()})
             elif isinstance(statement, While):
-                forwarded += self._while(statement, known)
+                forwarded += self._while(statement, contents)
             elif isinstance(statement, If):
                 branch = If(self.value(statement.condition))
-                first, second = dict(known), dict(known)
+                first, second = dict(contents), dict(contents)
                 branch.then = self._inner_block(statement.then, first)
                 branch.otherwise = self._inner_block(statement.otherwise, second)
                 self._overwrite([statement])
                 forwarded.append(branch)
-                known.clear()
+                contents.clear()
                 for variable in first.keys() & second.keys():
                     same = first[variable] is second[variable]
-                    known[variable] = first[variable] if same else None
+                    contents[variable] = first[variable] if same else None
             else:
                 changed = self.statement(statement)
                 forwarded.append(changed)
                 if isinstance(changed, Assign):
-                    known[changed.variable] = changed.value
+                    contents[changed.variable] = changed.value
                 self._overwrite([changed])
                 if isinstance(changed, Store):
                     self._elements[changed.pointer, structure(changed.index)] = changed.value
         return forwarded
 
-    def _inner_block(self, statements: Sequence[Statement], known: Known) -> list[Statement]:
+    def _inner_block(self, statements: Sequence[Statement], contents: Known) -> list[Statement]:
         """Return the statements of a block that may not run: what it finds out about elements is forgotten after it."""
         elements = dict(self._elements)
-        found = self._block(statements, known)
+        block = self._block(statements, contents)
         self._elements = elements
-        return found
+        return block
 
     def _overwrite(self, statements: Sequence[Statement]) -> None:
         """Forget the elements of memories that statements write."""
@@ -157,7 +157,7 @@ class _StoreForwarding(Rewriter):
         if memories:
             self._elements = {key: x for key, x in self._elements.items() if key[0].memory not in memories}
 
-    def _while(self, statement: While, known: Known) -> list[Statement]:
+    def _while(self, statement: While, contents: Known) -> list[Statement]:
         """Return a loop whose test has no effects: one with effects moves into the body, which sets a flag at the end."""
         forwarded: list[Statement] = []
         if not all(isinstance(each, Load | Read | Check) for each in statement.test):
@@ -165,16 +165,16 @@ class _StoreForwarding(Rewriter):
             go_on = leaf(BOOL)
             branch = If(statement.condition, statement.body, [Assign(flag, literal(False, BOOL))])
             forwarded.append(Assign(flag, literal(True, BOOL)))
-            known[flag] = None
+            contents[flag] = None
             statement = While(go_on, [Read(go_on, flag)], [*statement.test, branch])
         self._overwrite([statement])
-        self._hoist_reads(statement, known, forwarded)
+        self._hoist_reads(statement, contents, forwarded)
         counter = Variable(add_name("trips", self._names), aval((), INT64))
         number, count = leaf(INT64), leaf(INT64)
         self._counts[number] = count
         forwarded.append(Assign(counter, literal(0, INT64)))
-        lines = self._lines(statement, known, forwarded)
-        inside = _inside(statement, known)
+        lines = self._lines(statement, contents, forwarded)
+        inside = _inside(statement, contents)
         inside.update({variable: line.at(number) for variable, line in lines.items()})
         elements = dict(self._elements)
         test = [Read(number, counter), *self._block(statement.test, inside)]
@@ -183,11 +183,11 @@ class _StoreForwarding(Rewriter):
         self._elements = elements
         loop.body.append(Assign(counter, number + literal(1, INT64)))
         forwarded += [loop, Read(count, counter)]
-        _forget(statement, known)
-        known.update({variable: line.at(count) for variable, line in lines.items()})
+        _forget(statement, contents)
+        contents.update({variable: line.at(count) for variable, line in lines.items()})
         return forwarded
 
-    def _lines(self, loop: For | While, known: Known, found: list[Statement]) -> dict[Variable, _Line]:
+    def _lines(self, loop: For | While, contents: Known, found: list[Statement]) -> dict[Variable, _Line]:
         """Return by variable how it grows with the number of the iteration; what it holds before the loop is read."""
         inside: list[Statement] = list(walk([loop]))
         assigns = Counter(statement.variable for statement in inside if isinstance(statement, Assign))
@@ -199,32 +199,32 @@ class _StoreForwarding(Rewriter):
                 continue
             variable = statement.variable
             step = _step(statement.value, variable, reads)
-            if step is None or assigns[variable] > 1 or variable not in known:
+            if step is None or assigns[variable] > 1 or variable not in contents:
                 continue
             _, leaves = extract([step], stop=lambda value: not value.is_made)
             if inner.isdisjoint(leaves):
-                start = known[variable]
+                start = contents[variable]
                 if start is None:
-                    start = known[variable] = leaf(INT64)
+                    start = contents[variable] = leaf(INT64)
                     found.append(Read(start, variable))
                 assert isinstance(start, Value)
                 lines[variable] = _Line(start, self.value(step))
         return lines
 
-    def _hoist_reads(self, loop: Statement, known: Known, found: list[Statement]) -> None:
+    def _hoist_reads(self, loop: Statement, contents: Known, reads: list[Statement]) -> None:
         """Append reads of what a loop reads and does not change."""
-        own = assigned([loop])
+        assigned_in_loop = assigned([loop])
         for statement in walk([loop]):
             if isinstance(statement, Read):
                 variable = statement.variable
-                if variable not in own and variable in known and known[variable] is None:
+                if variable not in assigned_in_loop and variable in contents and contents[variable] is None:
                     out: Content
                     if isinstance(variable.type, Memory):
                         out = Pointer(add_name(variable.name, self._names), variable.type)
                     else:
                         out = Value(variable.type)
-                    found.append(Read(out, variable))
-                    known[variable] = out
+                    reads.append(Read(out, variable))
+                    contents[variable] = out
 
 
 class _Line(NamedTuple):
@@ -257,17 +257,17 @@ def _is_natural(count: Value) -> bool:
     return number is not None and number >= 0
 
 
-def _inside(loop: Statement, known: Known) -> Known:
+def _inside(loop: Statement, contents: Known) -> Known:
     """Return what is known at the beginning of each iteration."""
-    inside = dict(known)
+    inside = dict(contents)
     _forget(loop, inside)
     return inside
 
 
-def _forget(loop: Statement, known: Known) -> None:
+def _forget(loop: Statement, contents: Known) -> None:
     for variable in assigned([loop]):
-        if variable in known:
-            known[variable] = None
+        if variable in contents:
+            contents[variable] = None
 
 
 def _without_unused(body: list[Statement], results: Sequence[Content]) -> list[Statement]:
@@ -278,20 +278,20 @@ def _without_unused(body: list[Statement], results: Sequence[Content]) -> list[S
         _, leaves = extract(values, stop=lambda value: not value.is_made)
         used: set[Content] = {*leaves, *[x for x in contents if isinstance(x, Pointer)]}
         read = {statement.variable for statement in walk(body) if isinstance(statement, Read)}
-        kept = _kept(body, used, read)
-        if sum(1 for _ in walk(kept)) == sum(1 for _ in walk(body)):
-            return kept
-        body = kept
+        used_statements = _kept(body, used, read)
+        if sum(1 for _ in walk(used_statements)) == sum(1 for _ in walk(body)):
+            return used_statements
+        body = used_statements
 
 
 def _kept(statements: Sequence[Statement], used: set[Content], read: set[Variable]) -> list[Statement]:
-    found: list[Statement] = []
+    statements_kept: list[Statement] = []
     for statement in statements:
         if isinstance(statement, Read | Load) and statement.out not in used:
             continue
         if isinstance(statement, Assign) and statement.variable not in read:
             continue
-        kept = statement.with_parts(block=lambda body: _kept(body, used, read))
-        if any(kept.blocks()) or isinstance(kept, While) or not kept.blocks():
-            found.append(kept)
-    return found
+        copied = statement.with_parts(block=lambda body: _kept(body, used, read))
+        if any(copied.blocks()) or isinstance(copied, While) or not copied.blocks():
+            statements_kept.append(copied)
+    return statements_kept

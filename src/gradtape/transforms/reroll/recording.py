@@ -58,7 +58,7 @@ class Recording:
 
     def __init__(self, nodes: Sequence[Node], outputs: Iterable[Value], pinned: frozenset[Node]) -> None:
         self.nodes = nodes
-        self.place = place = dict[Node | None, int]({node: k for k, node in enumerate(nodes)})
+        self.place = position_of = dict[Node | None, int]({node: k for k, node in enumerate(nodes)})
         operands: list[Value] = []
         counts: list[int] = [0]
         codes: dict[Any, int] = {}
@@ -77,8 +77,8 @@ class Recording:
                 key = node.op, types, _static_key(node), len(inputs)
                 several.add(k)
             for value in inputs:
-                own = value.tags
-                if own and own != tags and not _includes(tags, own):
+                value_tags = value.tags
+                if value_tags and value_tags != tags and not _includes(tags, value_tags):
                     key = node
             if pinned and node in pinned:
                 key = node
@@ -89,7 +89,7 @@ class Recording:
         self.operands = operands
         self.tokens: Tokens = np.array(tokens, np.int64)
         self.first: Numbers = np.cumsum(counts)
-        find = place.get
+        find = position_of.get
         self.source: Numbers = np.array([find(value.node, -1) for value in operands], np.int64)
         self.output: Numbers = np.array([value.index for value in operands], np.int64)
         self.last_use: Numbers = np.full(len(nodes), -1, np.int64)
@@ -103,10 +103,10 @@ class Recording:
             pairs = zip(self.source.tolist(), self.output.tolist(), strict=True)
             self.used = {pair for pair in pairs if pair[0] in several}
         for value in outputs:
-            found = find(value.node, -1)
-            if found >= 0:
-                self.last_use[found] = len(nodes)
-                self.used.add((found, value.index))
+            source_position = find(value.node, -1)
+            if source_position >= 0:
+                self.last_use[source_position] = len(nodes)
+                self.used.add((source_position, value.index))
 
     def runs(self, period: int, low: int, high: int) -> list[tuple[int, int]]:
         """Return ``(start, trips)`` of the loops in a part whose tokens repeat, by the data flow."""
@@ -133,9 +133,9 @@ class Recording:
             reach[slot] = max(reach.get(slot, 0), taker - origin)
         crossing = np.zeros(period, np.int64)
         for slot, length in reach.items():
-            whole, rest = divmod(length, period)
-            crossing += whole
-            end = slot + rest + 1
+            full_periods, remainder = divmod(length, period)
+            crossing += full_periods
+            end = slot + remainder + 1
             crossing[slot + 1 : min(end, period)] += 1
             crossing[: max(end - period, 0)] += 1
         lost = (high - low) // period - (high - low - np.arange(period)) // period
@@ -159,16 +159,16 @@ class Recording:
         # A value computed in one iteration and read by all later ones comes from outside the latter.
         fixed = ~outside & (after == before) & same_output
         broken = np.flatnonzero(~(shifted | enters | stays | fixed)) // max(step, 1)
-        made = (before[fixed] - start) // period
-        cuts = np.unique(np.concatenate([broken, made]))
+        origin = (before[fixed] - start) // period
+        cuts = np.unique(np.concatenate([broken, origin]))
         if not cuts.size:
             return [(start, trips)]
         edges = [-1, *cuts.tolist(), trips - 1]
-        found: list[tuple[int, int]] = []
-        for one, other in pairwise(edges):
-            start_ = start + (one + 1) * period
-            found += self._uniform_parts(period, start_, other - one, suffice, depth + 1)
-        return found
+        parts: list[tuple[int, int]] = []
+        for edge, other in pairwise(edges):
+            start_ = start + (edge + 1) * period
+            parts += self._uniform_parts(period, start_, other - edge, suffice, depth + 1)
+        return parts
 
     def first_difference(self, period: int, low: int, high: int) -> Node:
         """Return the first node of a part that is not connected like the one an iteration before."""
@@ -176,17 +176,17 @@ class Recording:
         shift = int(self.first[low + period] - self.first[low])
         before, after = self.source[begin:end], self.source[begin + shift : end + shift]
         odd = np.flatnonzero((before >= low) & (after != before + period) & (after != before))
-        place = begin + shift + int(odd[0]) if odd.size else begin
-        return self.nodes[int(np.searchsorted(self.first, place, "right")) - 1]
+        slot = begin + shift + int(odd[0]) if odd.size else begin
+        return self.nodes[int(np.searchsorted(self.first, slot, "right")) - 1]
 
 
 def _at_least_two(period: int, trips: int) -> bool:
     return trips >= 2
 
 
-def _includes(tags: tuple[TraceTag, ...], own: tuple[TraceTag, ...]) -> bool:
+def _includes(tags: tuple[TraceTag, ...], input_tags: tuple[TraceTag, ...]) -> bool:
     """Return whether all recorders that record an input follow the outputs: not so where a tape had stopped."""
-    return all(tag in tags or tag.over for tag in own)
+    return all(tag in tags or tag.over for tag in input_tags)
 
 
 def _static_key(node: Node) -> Any:
@@ -205,16 +205,16 @@ def _static_key(node: Node) -> Any:
 def nodes_since(outputs: Iterable[Value], starts: Iterable[Value], moment: int) -> list[Node]:
     """Return the nodes recorded since a moment that the outputs depend on, in the order of recording."""
     stops = set(starts)
-    found: set[Node] = set()
+    reached: set[Node] = set()
     stack = list(outputs)
     while stack:
         value = stack.pop()
         node = value.node
-        if node is None or node in found or node.serial < moment or value in stops:
+        if node is None or node in reached or node.serial < moment or value in stops:
             continue
-        found.add(node)
+        reached.add(node)
         stack += node.inputs
-    return sorted(found, key=serial_of)
+    return sorted(reached, key=serial_of)
 
 
 def serial_of(node: Node) -> int:
@@ -225,11 +225,11 @@ def serial_of(node: Node) -> int:
 def live_nodes(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
     """Return the nodes that the outputs depend on, in the same order."""
     needed: set[Node | None] = {value.node for value in outputs}
-    kept = []
+    live = []
     for node in reversed(nodes):
         if node in needed:
-            kept.append(node)
+            live.append(node)
             for value in node.inputs:
                 needed.add(value.node)
-    kept.reverse()
-    return kept
+    live.reverse()
+    return live

@@ -72,8 +72,8 @@ class UnknownPatternError(Exception):
 
 def follow_procedure(
     procedure: Procedure,
-    given: Sequence[IndexSets | None],
-    wanted: Sequence[bool],
+    operand_sets: Sequence[IndexSets | None],
+    is_needed: Sequence[bool],
     look: Callable[[int], NDArray | None],
     graph_rule: GraphRule,
 ) -> list[IndexSets | None]:
@@ -98,10 +98,11 @@ def follow_procedure(
         Where it takes too much work, or where records are popped whose number is unknown.
     """
     flags = [
-        sets is not None and is_inexact(x.dtype) for x, sets in zip(procedure.parameters, given, strict=True)
+        sets is not None and is_inexact(x.dtype)
+        for x, sets in zip(procedure.parameters, operand_sets, strict=True)
     ]
     wished = [not flag and x.dtype.kind in "iub" for x, flag in zip(procedure.parameters, flags, strict=True)]
-    facts = Facts(procedure, flags, wished, wanted)
+    facts = Facts(procedure, flags, wished, is_needed)
     numbers: list[NDArray | None] = [
         look(position) if wish and _place(x) in facts.needed else None
         for position, (x, wish) in enumerate(zip(procedure.parameters, wished, strict=True))
@@ -110,11 +111,11 @@ def follow_procedure(
         wish and array is None and _place(x) in facts.needed
         for x, wish, array in zip(procedure.parameters, wished, numbers, strict=True)
     ):
-        facts = Facts(procedure, flags, [array is not None for array in numbers], wanted)
-    columns = next(sets.shape[1] for sets in given if sets is not None)
+        facts = Facts(procedure, flags, [array is not None for array in numbers], is_needed)
+    columns = next(sets.shape[1] for sets in operand_sets if sets is not None)
     writer = _Writer(procedure, facts)
     operands: list[Any] = []
-    for content, sets, array in zip(procedure.parameters, given, numbers, strict=True):
+    for content, sets, array in zip(procedure.parameters, operand_sets, numbers, strict=True):
         is_scalar = isinstance(content, Value)
         if _place(content) in facts.active:
             rows = rows_of(sets)
@@ -158,7 +159,11 @@ class Facts:
     """
 
     def __init__(
-        self, procedure: Procedure, flags: Sequence[bool], known: Sequence[bool], wanted: Sequence[bool]
+        self,
+        procedure: Procedure,
+        flags: Sequence[bool],
+        is_constant: Sequence[bool],
+        is_needed: Sequence[bool],
     ) -> None:
         self._statements = list(walk(procedure.body))
         self._nodes, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
@@ -171,9 +176,9 @@ class Facts:
         self.active: set[Place] = {x for x, flag in zip(parameters, flags, strict=True) if flag}
         self._find_active()
         self.active &= self._useful(
-            {_place(x) for x, flag in zip(procedure.results, wanted, strict=True) if flag}
+            {_place(x) for x, flag in zip(procedure.results, is_needed, strict=True) if flag}
         )
-        self.unknown: set[Place] = {x for x, flag in zip(parameters, known, strict=True) if not flag}
+        self.unknown: set[Place] = {x for x, flag in zip(parameters, is_constant, strict=True) if not flag}
         self._find_unknown(procedure)
         for statement in self._statements:
             if isinstance(statement, Push | Pop) and self.is_uncertain(statement):
@@ -208,8 +213,10 @@ class Facts:
                     active.add(target)
             for statement in self._statements:
                 if isinstance(statement, Apply):
-                    given = [_operand(x) in active for x in statement.inputs]
-                    inner = {x for x, flag in zip(statement.graph.inputs, given, strict=True) if flag}
+                    input_is_active = [_operand(x) in active for x in statement.inputs]
+                    inner = {
+                        x for x, flag in zip(statement.graph.inputs, input_is_active, strict=True) if flag
+                    }
                     varied = active_values(statement.graph.nodes, inner)
                     outs = zip(statement.graph.outputs, statement.outputs, strict=True)
                     active |= {
@@ -218,9 +225,9 @@ class Facts:
             if len(active) == size:
                 return
 
-    def _useful(self, wanted: set[Place]) -> set[Place]:
+    def _useful(self, results: set[Place]) -> set[Place]:
         """Return on what results may depend."""
-        useful = wanted
+        useful = results
         while True:
             size = len(useful)
             for node in reversed(self._nodes):
@@ -298,15 +305,15 @@ class Facts:
         """Return the known parts of the condition of a loop that may end before: up to them, its iterations come one after the other."""
         if not isinstance(statement, While):
             return []
-        pending, found = [statement.condition], []
+        pending, known_parts = [statement.condition], []
         while pending:
             value = pending.pop()
             node = value.node
             if node is not None and node.op in (bitwise_and, logical_and):
                 pending += node.inputs
             elif value not in self.unknown and not isinstance(value, Literal):
-                found.append(value)
-        return found
+                known_parts.append(value)
+        return known_parts
 
     def _find_needed(self) -> None:
         """Find, backwards, the numbers that decide about what is active, and those they are computed from."""
@@ -356,12 +363,12 @@ class Facts:
                 else:
                     self._need_memory(source, pending)
 
-    def _need_memory(self, place: Variable | Memory, pending: list[Value]) -> None:
-        if place in self.needed:
+    def _need_memory(self, location: Variable | Memory, pending: list[Value]) -> None:
+        if location in self.needed:
             return
-        self.needed.add(place)
+        self.needed.add(location)
         for source, target, statement in self._flows:
-            if target is place and isinstance(source, Value):
+            if target is location and isinstance(source, Value):
                 pending.append(source)
                 if isinstance(statement, Store):
                     pending.append(statement.index)
@@ -371,8 +378,8 @@ def _operand(operand: Value | Span) -> Value | Memory:
     return operand.pointer.memory if isinstance(operand, Span) else operand
 
 
-def _dtype(place: Place) -> Any:
-    return place.type.dtype if isinstance(place, Variable) else place.dtype
+def _dtype(location: Place) -> Any:
+    return location.type.dtype if isinstance(location, Variable) else location.dtype
 
 
 def _surroundings(
@@ -526,13 +533,13 @@ class _Writer:
     def _matters(self, statements: Sequence[Statement]) -> bool:
         """Return whether statements do something with sets or numbers that are needed."""
         facts = self._facts
-        places = facts.active | facts.needed
+        locations = facts.active | facts.needed
         for s in walk(statements):
             if isinstance(s, Push | Pop | Allocate):
                 return True
-            if any(pointer.memory in places for pointer in s.pointers_written()):
+            if any(pointer.memory in locations for pointer in s.pointers_written()):
                 return True
-            if isinstance(s, Assign) and (isinstance(s.value, Pointer) or s.variable in places):
+            if isinstance(s, Assign) and (isinstance(s.value, Pointer) or s.variable in locations):
                 return True
         return False
 
@@ -578,21 +585,21 @@ class _Writer:
         elif isinstance(s, Apply):
             self._apply(s, is_weak)
 
-    def _copy(self, source: object, target: object, place: Place) -> None:
+    def _copy(self, source: object, target: object, location: Place) -> None:
         """Write what hands on the set and the number, or the arrays of them."""
-        for kind, places in (("s", self._facts.active), ("n", self._facts.needed)):
-            if place in places:
+        for kind, locations in (("s", self._facts.active), ("n", self._facts.needed)):
+            if location in locations:
                 self._write(f"{self._name(target, kind)} = {self._name(source, kind)}")
 
     def _entry(self, content: Content) -> str:
         """Return the set and the number of what is pushed."""
-        facts, place = self._facts, _place(content)
+        facts, location = self._facts, _place(content)
         if isinstance(content, Pointer):
             return ", ".join(
-                self._name(content, kind) if place in places else "None"
-                for kind, places in (("s", facts.active), ("n", facts.needed))
+                self._name(content, kind) if location in locations else "None"
+                for kind, locations in (("s", facts.active), ("n", facts.needed))
             )
-        is_number = isinstance(content, Literal) or place in facts.needed
+        is_number = isinstance(content, Literal) or location in facts.needed
         return f"{self._sets(content)}, {self._number(content) if is_number else None}"
 
     def _load(self, s: Load) -> None:
@@ -626,8 +633,8 @@ class _Writer:
 
     def _allocate(self, s: Allocate, is_weak: bool) -> None:
         size = self._number(s.size)
-        for kind, empty, places in (("s", "E", self._facts.active), ("n", "0", self._facts.needed)):
-            if s.out.memory in places:
+        for kind, empty, locations in (("s", "E", self._facts.active), ("n", "0", self._facts.needed)):
+            if s.out.memory in locations:
                 name = self._name(s.out, kind)
                 if is_weak and kind == "s":
                     self._kept_arrays.append(name)
@@ -640,9 +647,11 @@ class _Writer:
         if not any(span.pointer.memory in facts.active for span in s.outputs):
             return
         active = [_operand(x) in facts.active for x in s.inputs]
-        known = [_operand(x) in facts.needed and not flag for x, flag in zip(s.inputs, active, strict=True)]
+        is_known_of = [
+            _operand(x) in facts.needed and not flag for x, flag in zip(s.inputs, active, strict=True)
+        ]
         operands = []
-        for operand, is_active, is_known in zip(s.inputs, active, known, strict=True):
+        for operand, is_active, is_known in zip(s.inputs, active, is_known_of, strict=True):
             kind = "s" if is_active else "n" if is_known else ""
             if not kind:
                 operands.append("None")
@@ -652,7 +661,7 @@ class _Writer:
                 text = self._sets(operand) if is_active else self._number(operand)
                 operands.append(f"[{text}]")
         number = len(self.applies)
-        self.applies.append((s, active, known))
+        self.applies.append((s, active, is_known_of))
         self._write(f"made = apply({number}, [{', '.join(operands)}])")
         self._write(f"work -= {APPLY_WORK}")
         for k, span in enumerate(s.outputs):
@@ -737,11 +746,11 @@ class _Writer:
     @contextmanager
     def _kept(self) -> Iterator[None]:
         """Write at the beginning that there are no arrays yet of those that a loop makes."""
-        kept, self._kept_arrays = self._kept_arrays, []
+        outer_arrays, self._kept_arrays = self._kept_arrays, []
         start, indent = len(self._lines), self._indent
         yield
         self._lines[start:start] = [" " * indent + f"{name} = None" for name in self._kept_arrays]
-        self._kept_arrays = kept
+        self._kept_arrays = outer_arrays
 
     def _repeated(self, s: For | While) -> None:
         """Write rounds of a loop until its index sets no longer grow."""
@@ -778,8 +787,8 @@ def _graph_follower(
 ) -> Callable[[int, Sequence[Any]], list[Any]]:
     """Return what the program calls for array computations: from lists of sets or numbers to lists of sets."""
 
-    def apply(place: int, operands: Sequence[Any]) -> list[Any]:
-        statement, active, known = applies[place]
+    def apply(number: int, operands: Sequence[Any]) -> list[Any]:
+        statement, active, is_known = applies[number]
         graph = statement.graph
         patterns = [
             from_rows(operand, columns) if flag else None
@@ -787,7 +796,7 @@ def _graph_follower(
         ]
         numbers = [
             np.array(operand, x.dtype).reshape(x.shape) if flag else None
-            for operand, flag, x in zip(operands, known, graph.inputs, strict=True)
+            for operand, flag, x in zip(operands, is_known, graph.inputs, strict=True)
         ]
         results = rule(graph, patterns, numbers)
         return [

@@ -75,9 +75,9 @@ class Expansion:
 
     def is_active(self, value: Value) -> bool:
         """Return whether a value depends on a source in a way that has derivatives."""
-        found = self._active.get(value)
-        if found is not None:
-            return found
+        is_known_active = self._active.get(value)
+        if is_known_active is not None:
+            return is_known_active
         nodes, _ = extract([value], self._active, self._ends, visible_inputs)
         for node in nodes:
             moves = any(self._active.get(operand, False) for operand in visible_inputs(node))
@@ -95,24 +95,24 @@ class Expansion:
 
     def _derivative(self, value: Value) -> Value:
         value = self.representative(value)
-        found = self._derivatives.get(value)
-        if found is None:
-            found = self._derivatives[value] = Value(value.aval)
-            self._active[found] = True
-            self._series[found] = _Derivative(self, value)
-        return found
+        derivative = self._derivatives.get(value)
+        if derivative is None:
+            derivative = self._derivatives[value] = Value(value.aval)
+            self._active[derivative] = True
+            self._series[derivative] = _Derivative(self, value)
+        return derivative
 
     def coefficient(self, value: Value, k: int) -> Coefficient:
         """Return coefficient k of a value; None for zero."""
         if not self.is_active(value):
             return value if k == 0 else None
         value = self.representative(value)
-        given = self._sources.get(value)
-        if given is not None:
-            return value if k == 0 else given[k - 1] if k <= len(given) else None
-        own = self._series.get(value)
-        if own is not None:
-            return own.at(k)[0]
+        coefficients = self._sources.get(value)
+        if coefficients is not None:
+            return value if k == 0 else coefficients[k - 1] if k <= len(coefficients) else None
+        series = self._series.get(value)
+        if series is not None:
+            return series.at(k)[0]
         node = value.node
         assert node is not None
         base = self._bases.get(node)
@@ -120,23 +120,23 @@ class Expansion:
             base = self._bases[node] = self._base(node)
         if k == 0:
             return base.outs[value.index]
-        own = self._series.get(node)
+        series = self._series.get(node)
         if (
-            own is None
+            series is None
         ):  # not before order 1: the rule may make the node's tangent, whose own tangent nobody may need
-            own = self._series[node] = rule_of(node.op, node, self)(self, node, base)
-        return own.at(k)[value.index]
+            series = self._series[node] = rule_of(node.op, node, self)(self, node, base)
+        return series.at(k)[value.index]
 
     def first(self, value: Value) -> Value:
         """Return coefficient 0 of a value, zeros where it is zero."""
-        found = self.coefficient(value, 0)
-        return broadcast_to(literal(0, value.dtype), value.shape) if found is None else found
+        constant_term = self.coefficient(value, 0)
+        return broadcast_to(literal(0, value.dtype), value.shape) if constant_term is None else constant_term
 
     def representative(self, value: Value) -> Value:
         """Return the first value that was computed by the same ops from the same values: sin and cos lead back to each other."""
-        found = self._representatives.get(value)
-        if found is not None:
-            return found
+        representative = self._representatives.get(value)
+        if representative is not None:
+            return representative
         nodes, _ = extract([value], self._representatives, self._ends)
         for node in nodes:
             operands = tuple([self._representatives.get(operand, operand) for operand in node.inputs])
@@ -288,7 +288,7 @@ class Quotient(ByOrder):
     def next(self, k: int) -> Sequence[Coefficient]:
         multiply, subtract = PRIMITIVES["multiply"], PRIMITIVES["subtract"]
         x, y = self.node.inputs
-        rest = self.expansion.coefficient(x, k)
+        remainder = self.expansion.coefficient(x, k)
         products = [
             multiply(part, before)
             for j in range(1, k + 1)
@@ -297,8 +297,8 @@ class Quotient(ByOrder):
         ]
         total = _total(products)
         if total is not None:
-            rest = PRIMITIVES["negative"](total) if rest is None else subtract(rest, total)
-        return [None if rest is None else PRIMITIVES["divide"](rest, self.base.inputs[1])]
+            remainder = PRIMITIVES["negative"](total) if remainder is None else subtract(remainder, total)
+        return [None if remainder is None else PRIMITIVES["divide"](remainder, self.base.inputs[1])]
 
 
 class Square(ByOrder):
@@ -376,11 +376,11 @@ def rule_of(op: Op, node: Node, expansion: Expansion) -> Build:
     if not any(is_inexact(out.dtype) for out in node.outs):
         return Constant
     with at(derivative_site(node, backward=False)):
-        whole = whole_at(node, lambda value: expansion.is_source(value) or not expansion.is_active(value))
-        if isinstance(whole, Recomputed):
-            return lambda series, at_node, base: Alias(series, at_node, base, [whole.value])
-        if whole is not None:
-            tangent = whole.push(list(map(expansion.direction, whole.operands)))
+        rule = whole_at(node, lambda value: expansion.is_source(value) or not expansion.is_active(value))
+        if isinstance(rule, Recomputed):
+            return lambda series, at_node, base: Alias(series, at_node, base, [rule.value])
+        if rule is not None:
+            tangent = rule.push(list(map(expansion.direction, rule.operands)))
             return lambda series, at_node, base: Integral(series, at_node, base, [tangent])
         moving = [position for position, operand in enumerate(node.inputs) if expansion.is_active(operand)]
         kind = (
@@ -484,27 +484,27 @@ def _kind_by_probe(node: Node, moving: Sequence[int], expansion: Expansion) -> B
 
 
 def _reads(
-    values: Sequence[Value], known: Mapping[Value, int | None], begin: int, expansion: Expansion
+    values: Sequence[Value], positions_of: Mapping[Value, int | None], begin: int, expansion: Expansion
 ) -> set[int]:
     """Return which moving inputs values depend on, or `OUTPUT`, other than by comparisons; older nodes than `begin` are not visited."""
-    found: set[int] = set()
-    seen: set[Value] = set()
+    positions: set[int] = set()
+    visited: set[Value] = set()
     stack = list(values)
     while stack:
         value = stack.pop()
-        if value in seen or not is_inexact(value.dtype):
+        if value in visited or not is_inexact(value.dtype):
             continue
-        seen.add(value)
-        if value in known:
-            position = known[value]
+        visited.add(value)
+        if value in positions_of:
+            position = positions_of[value]
             if position is not None:
-                found.add(position)
+                positions.add(position)
         elif value.node is None or value.node.serial < begin:
             if expansion.is_active(value):
-                found.add(OUTPUT)
+                positions.add(OUTPUT)
         else:
             stack.extend(value.node.inputs)
-    return found
+    return positions
 
 
 def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
