@@ -111,7 +111,7 @@ def scalar_binary(function: Any, x: Any, y: Any) -> Any:
     """Return a binary operator of numbers of which one at least depends on data."""
     left, right = number_type(x)[0], number_type(y)[0]
     if function in _ARITHMETIC and left == BOOL and right == BOOL:
-        x, y = (weak(conform(as_value(one), INT64, ())) for one in (x, y))
+        x, y = (weak(conform(as_value(operand), INT64, ())) for operand in (x, y))
     elif function is operator.pow and left.kind in "iu" and right.kind in "iu":
         return integer_power(x, y)
     result = UFUNCS[BINARY[function].__name__](x, y)
@@ -124,7 +124,7 @@ def integer_power(x: Any, y: Any) -> Any:
         return UFUNCS["power"](x, y)
     if x == 2 and isinstance(x, int):
         return UFUNCS["left_shift"](1, y)
-    result = UFUNCS["power"](*[conform(as_value(one), FLOAT64, ()) for one in (x, y)])
+    result = UFUNCS["power"](*[conform(as_value(operand), FLOAT64, ()) for operand in (x, y)])
     if not isinstance(y, Value):
         return weak(result)
     return weak(conform(UFUNCS["rint"](result), INT64, ()))
@@ -159,16 +159,16 @@ def contains(build: ProcedureBuilder, container: Any, item: Any) -> Any:
         refuse(f"membership in {shown(container)}")
     if _is_known(item) and (isinstance(container, str | range) or all(map(_is_known, container))):
         return item in container
-    found: Any = False
-    for one in container:
-        equal = binary(build, operator.eq, one, item)
-        found = either(found, equal)
-    return found
+    is_in: Any = False
+    for member in container:
+        equal = binary(build, operator.eq, member, item)
+        is_in = either(is_in, equal)
+    return is_in
 
 
-def _is_known(thing: Any) -> bool:
+def _is_known(value: Any) -> bool:
     """Return whether nothing in a value depends on data."""
-    return all(map(_is_known, thing)) if isinstance(thing, tuple | list) else not isinstance(thing, Value)
+    return all(map(_is_known, value)) if isinstance(value, tuple | list) else not isinstance(value, Value)
 
 
 def both(x: Any, y: Any) -> Any:
@@ -196,8 +196,8 @@ def negated(x: Any) -> Any:
     x = settled(x)
     if not isinstance(x, Value):
         return not x
-    made = x.maker()
-    return settled(made[1][0]) if made is not None and made[0] is invert else ~x
+    maker = x.maker()
+    return settled(maker[1][0]) if maker is not None and maker[0] is invert else ~x
 
 
 def unary(build: ProcedureBuilder, function: Any, x: Any) -> Any:
@@ -219,8 +219,8 @@ def item_of(items: Any, key: Any) -> Any:
     """Return an item of a tuple, or of the items of a list."""
     key = settled(key)
     if isinstance(key, slice):
-        parts = [settled(one) for one in (key.start, key.stop, key.step)]
-        if any(isinstance(one, Value) for one in parts):
+        parts = [settled(bound) for bound in (key.start, key.stop, key.step)]
+        if any(isinstance(bound, Value) for bound in parts):
             raise needs_static("the slice of a tuple or list")
         return items[slice(*parts)]
     if not isinstance(key, Value):
@@ -237,21 +237,21 @@ MOST_CHOICES: Final = 8
 def chosen(items: Any, index: Value) -> Any:
     """Return the item at an index that is not known."""
     result: Any = items[-1]
-    for place in range(len(items) - 2, -1, -1):
-        result = where(is_at(index, place, len(items)), items[place], result)
+    for position in range(len(items) - 2, -1, -1):
+        result = where(is_at(index, position, len(items)), items[position], result)
     return result
 
 
-def is_at(index: Value, place: int, length: int) -> Value:
+def is_at(index: Value, position: int, length: int) -> Value:
     """Return whether an index names a place of a sequence, counted from either end."""
     equal = UFUNCS["equal"]
-    found: Value = equal(index, place) | equal(index, place - length)
-    return found
+    is_here: Value = equal(index, position) | equal(index, position - length)
+    return is_here
 
 
-def needs_static(what: str) -> NeedsStaticError:
+def needs_static(description: str) -> NeedsStaticError:
     return NeedsStaticError(
-        f"{what} depends on data",
+        f"{description} depends on data",
         where=here.site,
         why="the items of a tuple or list may have different types",
         remedy="use an array, or a loop over the tuple itself",

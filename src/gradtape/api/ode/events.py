@@ -29,7 +29,7 @@ from gradtape.trace.routines.registry import refused
 Event = Callable[[Any, Any], Any]
 
 
-def as_events(given: Any, extra: tuple[Any, ...]) -> list[Event]:
+def as_events(events: Any, extra: tuple[Any, ...]) -> list[Event]:
     """Return the user's events as functions of time and state, with the attributes by which SciPy treats them."""
 
     def bound(event: Any) -> Event:
@@ -38,7 +38,7 @@ def as_events(given: Any, extra: tuple[Any, ...]) -> list[Event]:
 
         return with_attributes_of(event, value)
 
-    return [bound(event) for event in ((given,) if callable(given) else given)]
+    return [bound(event) for event in ((events,) if callable(events) else events)]
 
 
 def with_attributes_of(event: Any, function: Event) -> Event:
@@ -72,8 +72,8 @@ def settled_times(problem: Problem, event: Event, times: Any, states: Any, has_c
         for _ in range(ORDER):
             shift = shift - value(shift) / slope
         shift = shift - stop_gradient(shift)
-        found = t + shift, _flow(problem, t, y, shift)
-        return np.where(has_come, found[0], np.nan), np.where(has_come, found[1], np.nan)
+        time_and_state = t + shift, _flow(problem, t, y, shift)
+        return np.where(has_come, time_and_state[0], np.nan), np.where(has_come, time_and_state[1], np.nan)
 
     if not len(times):
         return times, states
@@ -111,11 +111,13 @@ def times_on_host(
     """
     like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
     functions = [problem.fun, *events]
-    closed = [ClosedFunction(one, like, f"a function given to {problem.caller}") for one in functions]
+    closed = [
+        ClosedFunction(function, like, f"a function given to {problem.caller}") for function in functions
+    ]
     options = {name: getattr(problem, name) for name in ("rtol", "atol", "max_step", "first_step")}
     options = {name: option for name, option in options.items() if option is not None}
     masses = [] if problem.mass is None else [problem.mass.elements]
-    bounds = np.cumsum([3 + len(options) + len(masses), *[len(one.captured) for one in closed]])
+    bounds = np.cumsum([3 + len(options) + len(masses), *[len(function.captured) for function in closed]])
 
     last: list[Any] = []
 
@@ -129,45 +131,53 @@ def times_on_host(
     def run(*arrays: Any) -> Any:
         t0, t_bound, y0, *steering = [array if array.ndim else array[()] for array in arrays[: bounds[0]]]
         compiled = [
-            _with_numbers(one, arrays[first:end])
-            for one, first, end in zip(closed, bounds, bounds[1:], strict=False)
+            _with_numbers(function, arrays[first:end])
+            for function, first, end in zip(closed, bounds, bounds[1:], strict=False)
         ]
-        fun, *found = compiled
-        given = [with_attributes_of(event, one) for event, one in zip(events, found, strict=True)]
-        known = dict(zip(options, steering, strict=False))
+        fun, *functions_of_events = compiled
+        bound_events = [
+            with_attributes_of(event, function)
+            for event, function in zip(events, functions_of_events, strict=True)
+        ]
+        known_options = dict(zip(options, steering, strict=False))
         if not is_compiled:
-            return solve(fun, (t0, t_bound), y0, events=given, **known)
+            return solve(fun, (t0, t_bound), y0, events=bound_events, **known_options)
         if problem.mass is not None:
             mass = problem.mass._replace(elements=steering[-1])
-            known |= {"mass_matrix": mass.dense(), "jac_sparsity": problem.jac_sparsity}
+            known_options |= {"mass_matrix": mass.dense(), "jac_sparsity": problem.jac_sparsity}
         ignoring = [
-            with_attributes_of(event, lambda t, y, *_, of=one: of(t, y))
-            for event, one in zip(events, found, strict=True)
+            with_attributes_of(event, lambda t, y, *_, of=function: of(t, y))
+            for event, function in zip(events, functions_of_events, strict=True)
         ]
         extra = tuple(arrays[bounds[0] : bounds[1]])
-        return solve(closed[0].apply, (t0, t_bound), y0, events=ignoring, args=extra, **known)
+        return solve(closed[0].apply, (t0, t_bound), y0, events=ignoring, args=extra, **known_options)
 
     def count(*arrays: Any) -> tuple[Any, ...]:
         return (np.array([len(times) for times in solved(*arrays).t_events], np.intp),)
 
     def call(*arrays: Any) -> tuple[Any, ...]:
-        found = solved(*arrays)
+        counted = solved(*arrays)
         padded = [
             np.append(times, np.full(count - len(times), np.nan))
-            for times, count in zip(found.t_events, counts, strict=True)
+            for times, count in zip(counted.t_events, counts, strict=True)
         ]
-        return (*padded, np.asarray(found.t[-1]))
+        return (*padded, np.asarray(counted.t[-1]))
 
-    reads = [Array(value) for one in closed for value in one.captured]
-    given = [problem.t0, problem.t_bound, problem.y0, *options.values(), *masses, *reads]
-    operands = [as_value(unwrap(stop_gradient(one)) * 1.0) for one in given]
+    reads = [Array(value) for function in closed for value in function.captured]
+    bound_events = [problem.t0, problem.t_bound, problem.y0, *options.values(), *masses, *reads]
+    operands = [as_value(unwrap(stop_gradient(function)) * 1.0) for function in bound_events]
     counts = [terminal_count(event) for event in events]
     if 0 in counts:
-        (found,) = call_host(enter_function(count), [as_value(np.zeros(len(events), np.intp)).aval], operands)
-        counts = [known or _guarded(Array(found)[k], problem.caller) for k, known in enumerate(counts)]
+        (functions_of_events,) = call_host(
+            enter_function(count), [as_value(np.zeros(len(events), np.intp)).aval], operands
+        )
+        counts = [
+            known_options or _guarded(Array(functions_of_events)[k], problem.caller)
+            for k, known_options in enumerate(counts)
+        ]
     types = [*[as_value(np.zeros(count)).aval for count in counts], as_value(0.0).aval]
     *times, end = call_host(enter_function(call), types, operands)
-    return [Array(one) for one in times], Array(end)
+    return [Array(function) for function in times], Array(end)
 
 
 def _guarded(count: Any, caller: str) -> int:

@@ -29,8 +29,8 @@ from gradtape.procedures.builder import ProcedureBuilder
 def _at_least(x: Expression, ndim: int) -> Expression:
     """Return an array with axes in front of its own."""
     new = max(ndim - x.ndim, 0)
-    places = [Place(0, new + k) for k in range(x.ndim)]
-    return x.remapped((*[1] * new, *x.shape), places)  # type: ignore[no-any-return]
+    positions = [Place(0, new + k) for k in range(x.ndim)]
+    return x.remapped((*[1] * new, *x.shape), positions)  # type: ignore[no-any-return]
 
 
 def _parts(build: ProcedureBuilder, tup: Any) -> list[Expression]:
@@ -61,14 +61,14 @@ def append(build: ProcedureBuilder, arr: Any, values: Any, axis: Any = None) -> 
 
 @implements(np.atleast_1d)
 def atleast_1d(build: ProcedureBuilder, x: Any) -> Any:
-    given = as_expression(build, x)
-    return with_axes(given, _at_least(given, 1))
+    array = as_expression(build, x)
+    return with_axes(array, _at_least(array, 1))
 
 
 @implements(np.atleast_2d)
 def atleast_2d(build: ProcedureBuilder, x: Any) -> Any:
-    given = as_expression(build, x)
-    return with_axes(given, _at_least(given, 2))
+    array = as_expression(build, x)
+    return with_axes(array, _at_least(array, 2))
 
 
 def picked(x: Expression, axis: int, extent: Extent, source: Any) -> Formula:
@@ -92,23 +92,23 @@ def roll(build: ProcedureBuilder, a: Any, shift: Any, axis: Any = None) -> Any:
     shifts, axes = _each(shift), _each(axis)
     count = max(len(shifts), len(axes))
     for by, along in zip(shifts * (count // len(shifts)), axes * (count // len(axes)), strict=True):
-        place = one_axis(along, x.ndim)
-        size = x.shape[place]
+        position = one_axis(along, x.ndim)
+        size = x.shape[position]
         by = ix.extent(by)
         if isinstance(size, int) and isinstance(by, int):
             start: Extent = -by % size if size else 0
         else:
             start = ix.extent(remainder(as_value(ix.subtract(0, by)), as_value(size)))
-        first = _cut(x, place, start, ix.subtract(size, start))
-        x = shapes.concatenate(build, [first, _cut(x, place, 0, start)], place)
+        first = _cut(x, position, start, ix.subtract(size, start))
+        x = shapes.concatenate(build, [first, _cut(x, position, 0, start)], position)
     return x
 
 
-def _each(given: Any) -> tuple[Any, ...]:
+def _each(integers: Any) -> tuple[Any, ...]:
     """Return the integers of a sequence, whose length is known, or one integer."""
-    if isinstance(given, Expression) and given.ndim == 1 and isinstance(given.shape[0], int):
-        return tuple([getitem(given, (k,)) for k in range(given.shape[0])])
-    return tuple(given) if isinstance(given, tuple | list | np.ndarray) else (given,)
+    if isinstance(integers, Expression) and integers.ndim == 1 and isinstance(integers.shape[0], int):
+        return tuple([getitem(integers, (k,)) for k in range(integers.shape[0])])
+    return tuple(integers) if isinstance(integers, tuple | list | np.ndarray) else (integers,)
 
 
 def _cut(x: Expression, axis: int, start: Extent, count: Extent) -> Expression:
@@ -131,25 +131,25 @@ def repeat(build: ProcedureBuilder, a: Any, repeats: Any, axis: Any = None) -> A
 
 @implements(np.tile)
 def tile(build: ProcedureBuilder, A: Any, reps: Any) -> Any:
-    counts = [ix.extent(one) for one in (reps if isinstance(reps, tuple | list) else (reps,))]
+    counts = [ix.extent(count) for count in (reps if isinstance(reps, tuple | list) else (reps,))]
     x = _at_least(as_expression(build, A), len(counts))
     counts = [*[1] * (x.ndim - len(counts)), *counts]
     wide = [n for pair in zip(counts, x.shape, strict=True) for n in pair]
     spread = x.remapped(tuple(wide), [Place(0, 2 * k + 1) for k in range(x.ndim)])
-    whole = tuple([ix.multiply(*pair) for pair in zip(counts, x.shape, strict=True)])
-    return apart(shapes.reshape(spread, whole))
+    extents = tuple([ix.multiply(*pair) for pair in zip(counts, x.shape, strict=True)])
+    return apart(shapes.reshape(spread, extents))
 
 
 @implements(np.diff)
 def diff(build: ProcedureBuilder, a: Any, n: int = 1, axis: int = -1) -> Any:
     x = as_expression(build, a)
-    place = one_axis(axis, x.ndim)
+    position = one_axis(axis, x.ndim)
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n}")
     function = np.not_equal if x.dtype == bool else np.subtract
     for _ in range(n):
-        count = ix.maximum(ix.subtract(x.shape[place], 1), 0, build.counts)
-        x = apply(build, function, _cut(x, place, 1, count), _cut(x, place, 0, count))
+        count = ix.maximum(ix.subtract(x.shape[position], 1), 0, build.counts)
+        x = apply(build, function, _cut(x, position, 1, count), _cut(x, position, 0, count))
     return x
 
 
@@ -197,9 +197,9 @@ def meshgrid(
         extents[axis] = part.shape[0]
     grids = []
     for part, axis in zip(parts, order, strict=True):
-        own = tuple([part.shape[0] if k == axis else 1 for k in range(len(parts))])
-        grids.append(part.remapped(own if sparse else tuple(extents), [Place(0, axis)]))
-    return tuple([materialise(one) for one in grids] if copy else grids)
+        own_shape = tuple([part.shape[0] if k == axis else 1 for k in range(len(parts))])
+        grids.append(part.remapped(own_shape if sparse else tuple(extents), [Place(0, axis)]))
+    return tuple([materialise(grid) for grid in grids] if copy else grids)
 
 
 def grid(build: ProcedureBuilder, key: Any) -> Formula:
@@ -226,10 +226,10 @@ def grid(build: ProcedureBuilder, key: Any) -> Formula:
 
     def element(indices: Sequence[Extent], loads: Loads) -> Value:
         which, *inner = indices
-        found = along(len(counts) - 1, inner)
+        number = along(len(counts) - 1, inner)
         for axis in reversed(range(len(counts) - 1)):
-            found = ix.choose(ix.is_equal(which, axis), along(axis, inner), found)
-        return as_value(found)
+            number = ix.choose(ix.is_equal(which, axis), along(axis, inner), number)
+        return as_value(number)
 
     shape: Shape = (len(counts), *counts)
     return Formula(build, shape, INT64, element)

@@ -140,11 +140,11 @@ def placed(position: Position, var: Var, length: int) -> tuple[int, Position, Po
         or not all(isinstance(atom, Var) for atom in position.terms)
     ):
         return None
-    rest = position - affine(var) * factor
-    row = rest // (factor * length)
+    remainder = position - affine(var) * factor
+    row = remainder // (factor * length)
     if isinstance(row, Affine) and not all(isinstance(atom, Var) for atom in row.terms):
         return None
-    within = rest - row * (factor * length)
+    within = remainder - row * (factor * length)
     low, high = interval(within)
     return (factor, row, within) if low >= 0 and high < factor else None
 
@@ -184,7 +184,7 @@ class _Analysis:
 
     def _find_reduced(self) -> dict[str, str]:
         """Return the accumulators that loops over elements change and do not declare, and by which monoid."""
-        found: dict[str, str] = {}
+        reduced: dict[str, str] = {}
         for loop in walk([self._statement]):
             if id(loop) in self.part.loops:
                 inside = list(walk([loop]))
@@ -193,8 +193,8 @@ class _Analysis:
                     if isinstance(statement, Assign) and statement.target.name not in declared:
                         step = self._definitions.computed(statement.value)
                         monoid = None if step is None else monoid_of_function(step)
-                        found[statement.target.name] = monoid or ""
-        return found
+                        reduced[statement.target.name] = monoid or ""
+        return reduced
 
     def is_valid(self) -> bool:
         """Collect what the loop touches; return whether it keeps its elements apart."""
@@ -239,24 +239,29 @@ class _Analysis:
         return True
 
     def _is_defined(self, register: Register) -> bool:
-        found = self._definitions
-        return any(register.name in table for table in (found.loads, found.computes, found.declares))
+        definitions = self._definitions
+        return any(
+            register.name in table
+            for table in (definitions.loads, definitions.computes, definitions.declares)
+        )
 
     def _swap(self, pair: DoubleBuffer) -> bool:
         """Note that a loop whose body was visited swaps two buffers; return whether it does so element by element."""
         if pair.landing is not None or pair.aside is not None or pair.first[1] != 0 or pair.second[1] != 0:
             return False
         inside = [*self.part.accesses.get(pair.current, ()), *self.part.accesses.get(pair.following, ())]
-        found = [placed(each.position, each.var, self._length) for each in inside if each.var is not None]
+        placements = [
+            placed(each.position, each.var, self._length) for each in inside if each.var is not None
+        ]
         if (
-            len(found) < len(inside)
-            or len({None if each is None else each[0] for each in found}) != 1
-            or found[0] is None
+            len(placements) < len(inside)
+            or len({None if each is None else each[0] for each in placements}) != 1
+            or placements[0] is None
         ):
             return False
         var = inside[0].var
         assert var is not None
-        position = affine(var) * found[0][0]
+        position = affine(var) * placements[0][0]
         first, second = pair.first[0], pair.second[0]
         self._touch(first, Access("element", position, var, False))
         self._touch(second, Access("element", position, var, pair.carries == 1))
@@ -271,22 +276,22 @@ class _Analysis:
         return self._sums.get(number.name) if isinstance(number, Register) else None
 
     def _compute(self, compute: Compute) -> bool:
-        found = [self._sum_of(arg) for arg in compute.args]
-        if not any(found):
+        totals = [self._sum_of(arg) for arg in compute.args]
+        if not any(totals):
             return self._reads(compute.args)
-        combined = self.combined(compute, found)
+        combined = self.combined(compute, totals)
         if combined is None:
             return False
         self._sums[compute.target.name] = combined
         return True
 
-    def combined(self, compute: Compute, found: Sequence[Total | None]) -> Total | None:
+    def combined(self, compute: Compute, totals: Sequence[Total | None]) -> Total | None:
         """Return what a function makes of sums over elements; None where the parts of the sum do not combine to it."""
         function, monoid = compute.function, monoid_of_function(compute)
         if monoid not in ("add", "or"):
             monoid = None
-        sums = [each for each in found if each is not None]
-        others = [arg for arg, each in zip(compute.args, found, strict=True) if each is None]
+        sums = [each for each in totals if each is not None]
+        others = [arg for arg, each in zip(compute.args, totals, strict=True) if each is None]
         bases = [each.base for each in sums if each.base is not None]
         if function == "identity":
             return sums[0]
@@ -296,7 +301,7 @@ class _Analysis:
             return Total(monoid, *others, *bases) if others or bases else Total(monoid)
         if bases or not self._reads(others):
             return None
-        is_last = found[-1] is not None
+        is_last = totals[-1] is not None
         if (
             function == "negative"
             or (function == "multiply" and others)
@@ -316,15 +321,15 @@ class _Analysis:
         return self._reads([value])
 
     def _assign(self, assign: Assign) -> bool:
-        name, found = assign.target.name, self._sum_of(assign.value)
+        name, total = assign.target.name, self._sum_of(assign.value)
         is_outside = name not in self._definitions.declares
-        if found is None:
+        if total is None:
             if is_outside:
                 self.part.restarts.add(name)
             return self._reads([assign.value])
-        if not is_outside or not self._is_only_read_for(found.base, name):
+        if not is_outside or not self._is_only_read_for(total.base, name):
             return False
-        self.part.totals[name] = found.monoid
+        self.part.totals[name] = total.monoid
         self.part.reads.discard(name)
         return True
 
@@ -332,20 +337,20 @@ class _Analysis:
         """Whether a number is what an accumulator holds, and the only one who reads it is the sum that it is for."""
         uses = self._definitions.uses
         while isinstance(base, Register) and base.name != name:
-            made = self._definitions.computed(base)
-            if made is None or made.function != "identity" or uses[base.name] != 1:
+            copy = self._definitions.computed(base)
+            if copy is None or copy.function != "identity" or uses[base.name] != 1:
                 return False
-            base = made.args[0]
+            base = copy.args[0]
         return isinstance(base, Register) and uses[name] == 1
 
     def _store(self, store: Store) -> bool:
-        found = self._sum_of(store.value)
-        if found is None:
+        total = self._sum_of(store.value)
+        if total is None:
             self._touch(store.buffer, Access("shared", store.index, None, True))
             return self._reads([store.value])
-        if found.base is None:
-            return self._is_filled(store, found.monoid)
-        load = self._definitions.loaded(found.base)
+        if total.base is None:
+            return self._is_filled(store, total.monoid)
+        load = self._definitions.loaded(total.base)
         if load is None or self._definitions.uses[load.target.name] != 1:
             return False
         return self._adds_to(store, load, None)
@@ -383,10 +388,10 @@ class _Analysis:
         inside = list(walk(loop.body))
         if not all(isinstance(s, For | Load | Store | Compute | Declare | Assign) for s in inside):
             return False
-        own = {s.target.name for s in inside if isinstance(s, Declare)}
+        declared = {s.target.name for s in inside if isinstance(s, Declare)}
         steps: set[int] = set()
         for statement in inside:
-            if isinstance(statement, Assign) and statement.target.name not in own:
+            if isinstance(statement, Assign) and statement.target.name not in declared:
                 chain = self._chain(statement)
                 if chain is None:
                     return False
@@ -394,7 +399,7 @@ class _Analysis:
         written = {s.buffer for s in inside if isinstance(s, Store)}
         for statement in inside:
             numbers = statement.uses()
-            if isinstance(statement, Assign) and statement.target.name not in own:
+            if isinstance(statement, Assign) and statement.target.name not in declared:
                 numbers = ()
             elif id(statement) in steps:
                 assert isinstance(statement, Compute)
@@ -436,8 +441,8 @@ class _Analysis:
 
 def sum_of(compute: Compute, sums: Mapping[str, Total]) -> Total | None:
     """Return the sum over elements that a number is which is computed from such sums; None if it is none."""
-    found = [sums.get(arg.name) if isinstance(arg, Register) else None for arg in compute.args]
-    if not any(found):
+    totals = [sums.get(arg.name) if isinstance(arg, Register) else None for arg in compute.args]
+    if not any(totals):
         return None
-    total = _Analysis(For(Var("none", 0, 0), [compute]), 1, {}).combined(compute, found)
+    total = _Analysis(For(Var("none", 0, 0), [compute]), 1, {}).combined(compute, totals)
     return total if total is not None and total.base is None else None

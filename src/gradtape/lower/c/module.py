@@ -132,12 +132,12 @@ class CFunction:
     def prototype(self) -> str:
         """Return the function's head."""
         lengths = [f"int64_t {name}" for name, _ in self.lengths]
-        given = [
-            f"{one.type} {one.name}" if one.is_number else f"const {one.type} *{one.name}"
-            for one in self.parameters
+        parameters = [
+            f"{operand.type} {operand.name}" if operand.is_number else f"const {operand.type} *{operand.name}"
+            for operand in self.parameters
         ]
-        made = [f"{one.type} *{one.name}" for one in self.results]
-        return f"int {self.name}({', '.join([*lengths, *given, *made, 'void *workspace'])})"
+        results = [f"{operand.type} *{operand.name}" for operand in self.results]
+        return f"int {self.name}({', '.join([*lengths, *parameters, *results, 'void *workspace'])})"
 
 
 @value_record
@@ -210,12 +210,14 @@ class CModule:
         constants = [self._constant(function.name, array) for array in (*function.hidden, *captured)]
         loops = f"{function.name}_loops"
         self.parts[loops] = print_c(program, loops, offsets, self.helper, self.routines, self.procedure)
-        given = [f"&{one.name}" if one.is_number else one.name for one in function.parameters]
-        made = [one.name for one in function.results]
+        arguments = [
+            f"&{operand.name}" if operand.is_number else operand.name for operand in function.parameters
+        ]
+        results = [operand.name for operand in function.results]
         place = "workspace"
         if offsets:
             place = f"(char *)workspace + ({ALIGNMENT} - (uintptr_t)workspace % {ALIGNMENT}) % {ALIGNMENT}"
-        call = f"return {loops}({', '.join([*given, *constants, *made, place])});"
+        call = f"return {loops}({', '.join([*arguments, *constants, *results, place])});"
         self.parts[function.name] = f"{function.prototype()}\n{{\n    {call}\n}}"
         return workspace
 
@@ -297,16 +299,16 @@ def header_text(function: CFunction, workspace: int | None, libraries: Sequence[
         lengths = [name for name, _ in function.lengths]
         size = f"{function.name}_workspace({', '.join(lengths)})"
     named = [name for name, _ in function.lengths]
-    named += [one.name for one in (*function.parameters, *function.results)]
+    named += [operand.name for operand in (*function.parameters, *function.results)]
     width = max(map(len, named), default=0)
     lines = [
         f"/* {function.name}: {function.title}.",
         " *",
         " * Parameters, whose arrays are contiguous and stored by rows:",
         *[f" *   {name:<{width}}  {text}" for name, text in function.lengths],
-        *[f" *   {one.name:<{width}}  {one.description()}" for one in function.parameters],
+        *[f" *   {operand.name:<{width}}  {operand.description()}" for operand in function.parameters],
         " * Results, to which the caller gives memory that overlaps with nothing else:",
-        *[f" *   {one.name:<{width}}  {one.description()}" for one in function.results],
+        *[f" *   {operand.name:<{width}}  {operand.description()}" for operand in function.results],
         f" *   {'workspace':<{width}}  {size} bytes, aligned as malloc's; one for each thread"
         if workspace != 0
         else f" *   {'workspace':<{width}}  not used: NULL",
@@ -357,7 +359,7 @@ def workspace_prototype(function: CFunction) -> str:
     return f"int64_t {function.name}_workspace({lengths})"
 
 
-def function_name(wanted: str) -> str:
+def function_name(requested: str) -> str:
     """Return a name in C for an exported function.
 
     Examples
@@ -365,11 +367,11 @@ def function_name(wanted: str) -> str:
     >>> function_name("loss"), function_name("grad(f)"), function_name("sin")
     ('loss', 'grad_f', 'sin_')
     """
-    (name,) = c_names([wanted])
+    (name,) = c_names([requested])
     return f"{name}_" if name in LIBRARY_NAMES else name
 
 
-def c_names(wanted: Sequence[str]) -> list[str]:
+def c_names(requested: Sequence[str]) -> list[str]:
     """Return names in C for names that the user gave: each once, and none that C keeps for itself.
 
     Examples
@@ -378,7 +380,7 @@ def c_names(wanted: Sequence[str]) -> list[str]:
     ['x', 'double_', 'x_2', 'params_w']
     """
     names: list[str] = []
-    for text in wanted:
+    for text in requested:
         name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_") or "x"
         name = f"x{name}" if name[0].isdigit() else name
         name = f"{name}_" if name in KEYWORDS else name

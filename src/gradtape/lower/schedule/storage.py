@@ -130,16 +130,16 @@ class StorageAssignment:
         """
         node = result.node
         assert node is not None
-        place = result.value.index
+        output_number = result.value.index
         if result.shape == () or (outline and is_outlined(node)):
             return None
         if isinstance(node.op, Switch):
-            source = source_of(node, place, replaces)
+            source = source_of(node, output_number, replaces)
             return None if source is None else node.inputs[1 + source]
-        if place >= node.params["carries"]:
+        if output_number >= node.params["carries"]:
             return None
         consts: int = node.params["consts"]
-        return node.inputs[isinstance(node.op, Repeat) + consts + place]
+        return node.inputs[isinstance(node.op, Repeat) + consts + output_number]
 
     def _begins_in(self, result: LoopNest, initial: Value) -> LoopNest | None:
         """Return the nest in whose memory a loop may carry what becomes a result."""
@@ -165,7 +165,7 @@ class StorageAssignment:
 
         Of several updates of the same memory, the first one is done in place.
         """
-        found = []
+        scatters = []
         bases: set[LoopNest] = set()
         for nest in self._nests:
             base = self.in_place.get(nest)
@@ -183,10 +183,10 @@ class StorageAssignment:
                 continue
             operand = self._by_value.get(nest.node.inputs[1])
             if operand is None:
-                found.append(nest)
+                scatters.append(nest)
             elif operand is base:  # it is stored already, in the memory that would be overwritten
                 del self.in_place[nest]
-        return found
+        return scatters
 
     # Memory
 
@@ -206,8 +206,8 @@ class StorageAssignment:
         for nest in reversed(self._nests):
             self._storage[nest] = self._assigned(nest, scratch, prefix)
         scratch.reverse()
-        for value, own in carried.items():
-            self._share_carry(self._by_value[value], own)
+        for value, own_buffer in carried.items():
+            self._share_carry(self._by_value[value], own_buffer)
         self._share_outputs()
         return self._storage, scratch
 
@@ -274,12 +274,12 @@ class StorageAssignment:
             return min(nest.first_reduced(), nest.first_reduced() if common is None else common)
         partly = nest.first_reduced() < nest.trailing_reduced() and nest.kind != "argreduce"
         if partly:
-            own = nest.first_reduced()
-            return own if common is None else min(common, own)
+            level = nest.first_reduced()
+            return level if common is None else min(common, level)
         if nest.kind == "cumulative" and not nest.accumulates_along(len(nest.axes) - 1):
             assert nest.node is not None
-            own = int(nest.node.params["axis"])
-            return own if common is None else min(common, own)
+            level = int(nest.node.params["axis"])
+            return level if common is None else min(common, level)
         return common
 
     def _in_registers(self, nest: LoopNest, reader: LoopNest, levels: int) -> bool:
@@ -297,7 +297,7 @@ class StorageAssignment:
 
     # Memory that two values share
 
-    def _share_carry(self, carry: LoopNest, own: Buffer) -> None:
+    def _share_carry(self, carry: LoopNest, own_buffer: Buffer) -> None:
         """Let a loop-carried value be replaced in place, if each element is read before it is written."""
         storage = self._storage[carry]
         if storage.buffer is carry.carried_to:
@@ -305,7 +305,7 @@ class StorageAssignment:
         writers = [nest for nest, other in self._storage.items() if other.buffer is carry.carried_to]
         readers = self._readers.get(carry, ())
         keeps = all(self._keeps(reader, carry, writer, readers) for reader in readers for writer in writers)
-        self._storage[carry] = Storage(carry.carried_to if keeps else own, storage.axes)
+        self._storage[carry] = Storage(carry.carried_to if keeps else own_buffer, storage.axes)
 
     def _keeps(
         self, reader: LoopNest, carry: LoopNest, writer: LoopNest, readers: Sequence[LoopNest]
@@ -332,25 +332,27 @@ class StorageAssignment:
             return False
         if self._placements[reader].path != self._placements[writer].path:
             return False
-        own = _levels(writer.result_index(writer.variables), writer)
-        return all(_levels(position, reader) == own for position in self._accesses[reader].reads[carry])
+        written_levels = _levels(writer.result_index(writer.variables), writer)
+        return all(
+            _levels(position, reader) == written_levels for position in self._accesses[reader].reads[carry]
+        )
 
     def _share_outputs(self) -> None:
         """Let a value live in the memory of the one that is made of it, element by element, when nothing else needs it any more."""
-        held = {id(self._storage[nest].buffer) for nest in self._nests if nest.kind == "carry"}
+        carry_buffers = {id(self._storage[nest].buffer) for nest in self._nests if nest.kind == "carry"}
         residents = Counter([id(storage.buffer) for storage in self._storage.values()])
         for heir in self._nests:
             storage = self._storage[heir]
             if heir.kind != "elementwise" or storage.buffer is None or not heir.axes:
                 continue
-            if id(storage.buffer) not in held and storage.in_place_of is None:
+            if id(storage.buffer) not in carry_buffers and storage.in_place_of is None:
                 self._share_output(heir, storage.buffer, storage.axes, residents)
 
     def _share_output(
         self, heir: LoopNest, buffer: Buffer, axes: tuple[int, ...], residents: Counter[int]
     ) -> None:
         """Do so for one value; `residents` counts the values in each buffer."""
-        whole = tuple(range(heir.value.ndim))
+        all_axes = tuple(range(heir.value.ndim))
         for read, positions in self._accesses[heir].reads.items():
             storage = self._storage[read]
             old = storage.buffer
@@ -358,7 +360,7 @@ class StorageAssignment:
                 continue
             if (old.size, old.dtype) != (buffer.size, buffer.dtype):
                 continue
-            if not storage.axes == axes == whole or self._step(read) >= self._step(heir):
+            if not storage.axes == axes == all_axes or self._step(read) >= self._step(heir):
                 continue
             if positions != {heir.result_index(heir.variables)}:
                 continue
@@ -384,12 +386,12 @@ class StorageAssignment:
 
 def source_of(node: Node, output: int, replaces: Replaces) -> int | None:
     """Return the operand in whose memory all branches make an output."""
-    made = node.outs[output]
-    for place, value in enumerate(node.inputs[1:]):
-        if (value.shape, value.dtype) == (made.shape, made.dtype) and all(
-            replaces(branch, place, output) for branch in node.params["branches"]
+    result = node.outs[output]
+    for position, value in enumerate(node.inputs[1:]):
+        if (value.shape, value.dtype) == (result.shape, result.dtype) and all(
+            replaces(branch, position, output) for branch in node.params["branches"]
         ):
-            return place
+            return position
     return None
 
 
@@ -415,9 +417,9 @@ def _levels(index: tuple[Position, ...], nest: LoopNest) -> list[tuple[str, int 
     """Return which loop each position of an index follows; for one that follows none, itself."""
     levels: list[tuple[str, int | Position]] = []
     for position in index:
-        found = [k for k, variable in enumerate(nest.variables) if position == variable]
-        follows = bool(found) and not isinstance(position, int)
-        levels.append(("loop", found[0]) if follows else ("position", position))
+        loop_numbers = [k for k, variable in enumerate(nest.variables) if position == variable]
+        follows = bool(loop_numbers) and not isinstance(position, int)
+        levels.append(("loop", loop_numbers[0]) if follows else ("position", position))
     return levels
 
 

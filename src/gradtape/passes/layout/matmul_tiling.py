@@ -83,42 +83,42 @@ def _plan(graph: Graph) -> _Plan | None:
     ]
     if len(products) < 2:
         return None
-    for extent, places in AxisClasses(graph).places():
-        plan = _tile(extent, places, products) if extent >= 2 * LEAST_ROWS else None
+    for extent, axes_of_values in AxisClasses(graph).places():
+        plan = _tile(extent, axes_of_values, products) if extent >= 2 * LEAST_ROWS else None
         if plan is not None and _is_possible(graph, plan):
             return plan
     return None
 
 
-def _tile(extent: int, places: dict[Value, int], products: Sequence[Node]) -> _Plan | None:
+def _tile(extent: int, axes: dict[Value, int], products: Sequence[Node]) -> _Plan | None:
     """Return how this axis would be split; None where tiles do not pay."""
-    concerned = [node for node in products if any(value in places for value in (*node.inputs, node.out))]
-    multiplications = [_bytes_per_row(node, places) for node in concerned]
+    concerned = [node for node in products if any(value in axes for value in (*node.inputs, node.out))]
+    multiplications = [_bytes_per_row(node, axes) for node in concerned]
     if len(concerned) < 2 or not max(multiplications):
         return None
     values = {value for node in concerned for value in (*node.inputs, node.out)}
-    moved = sum(_bytes(value) for value in values if value in places and value.node is not None)
-    again = sum(_bytes(value) for value in values if value not in places)
+    moved = sum(_bytes(value) for value in values if value in axes and value.node is not None)
+    reread = sum(_bytes(value) for value in values if value not in axes)
     fitting = [
         rows
         for rows in range(LEAST_ROWS, min(PRODUCT // max(multiplications), extent // 2) + 1)
-        if extent % rows == 0 and again * extent <= SHARE * moved * rows
+        if extent % rows == 0 and reread * extent <= SHARE * moved * rows
     ]
     if moved < WORTH or not fitting:
         return None
     rows = max(fitting, key=lambda rows: (rows % VECTOR == 0, rows))
-    return _Plan(places, extent, rows, len(concerned), moved)
+    return _Plan(axes, extent, rows, len(concerned), moved)
 
 
 def _bytes(value: Value) -> int:
     return value.size * value.dtype.itemsize
 
 
-def _bytes_per_row(node: Node, places: dict[Value, int]) -> int:
+def _bytes_per_row(node: Node, axes: dict[Value, int]) -> int:
     """Return the multiplications of a product that one row takes part in; 0 where the rows are a batch of products."""
     x, y, out = node.params["x"], node.params["y"], node.params["out"]
     with_subscripts = zip((*node.inputs, node.out), (x, y, out), strict=True)
-    row = {subscripts[places[value]] for value, subscripts in with_subscripts if value in places}
+    row = {subscripts[axes[value]] for value, subscripts in with_subscripts if value in axes}
     batch = {s for s in out if s in x and s in y}
     extents = extents_of(node)
     if row & batch:
@@ -128,22 +128,22 @@ def _bytes_per_row(node: Node, places: dict[Value, int]) -> int:
 
 def _is_possible(graph: Graph, plan: _Plan) -> bool:
     """Whether every node with rows can be split, and none needs what has been summed over all rows."""
-    places = plan.places
+    axes = plan.places
     summed: set[Value] = set()
     for node in graph.nodes:
-        concerned = [value for value in (*node.inputs, *node.outs) if value in places]
+        concerned = [value for value in (*node.inputs, *node.outs) if value in axes]
         if any(value in summed for value in node.inputs):
-            if any(value in places for value in node.outs):
+            if any(value in axes for value in node.outs):
                 return False
             summed.update(node.outs)
         if not concerned:
             continue
         if len(node.outs) != 1 or not _splits(node):
             return False
-        if node.out not in places:
+        if node.out not in axes:
             summed.add(node.out)
     outside = [*graph.outputs, *[value for value, _ in graph.guards]]
-    return all(places.get(value, 0) == 0 for value in outside)
+    return all(axes.get(value, 0) == 0 for value in outside)
 
 
 def _splits(node: Node) -> bool:
@@ -172,9 +172,9 @@ class _Splitter:
         return reshape(self._form(value), value.shape) if value in self._made else value
 
     def _rebuild(self, node: Node) -> None:
-        places = self._plan.places
+        axes = self._plan.places
         inputs = [self._form(value) for value in node.inputs]
-        if len(node.outs) == 1 and any(value in places for value in (*node.inputs, node.out)):
+        if len(node.outs) == 1 and any(value in axes for value in (*node.inputs, node.out)):
             self._made[node.out] = self._split(node, inputs)
             return
         copy = node if tuple(inputs) == node.inputs else node.copy(tuple(inputs))
@@ -182,43 +182,43 @@ class _Splitter:
 
     def _form(self, value: Value) -> Value:
         """Return what a value has become; inputs are split where they are first used."""
-        found = self._made.get(value)
-        if found is None:
-            place = self._plan.places.get(value)
-            found = self._made[value] = value if place is None else self._split_input(value, place)
-        return found
+        form = self._made.get(value)
+        if form is None:
+            axis = self._plan.places.get(value)
+            form = self._made[value] = value if axis is None else self._split_input(value, axis)
+        return form
 
-    def _split_input(self, value: Value, place: int) -> Value:
+    def _split_input(self, value: Value, axis: int) -> Value:
         rows = self._plan.rows
-        shape = (*value.shape[:place], self._plan.extent // rows, rows, *value.shape[place + 1 :])
+        shape = (*value.shape[:axis], self._plan.extent // rows, rows, *value.shape[axis + 1 :])
         split = reshape(value, shape)
-        axes = (place, *[k for k in range(len(shape)) if k != place])
-        return split if place == 0 else permute(split, axes)
+        order = (axis, *[k for k in range(len(shape)) if k != axis])
+        return split if axis == 0 else permute(split, order)
 
     def _shape(self, value: Value) -> tuple[int, ...]:
-        place = self._plan.places.get(value)
-        if place is None:
+        axis = self._plan.places.get(value)
+        if axis is None:
             return value.shape
         rows = self._plan.rows
-        return (self._plan.extent // rows, *value.shape[:place], rows, *value.shape[place + 1 :])
+        return (self._plan.extent // rows, *value.shape[:axis], rows, *value.shape[axis + 1 :])
 
     def _split(self, node: Node, inputs: Sequence[Value]) -> Value:
         op, out, params = node.op, node.out, node.params
-        places = self._plan.places
+        axes_of_values = self._plan.places
         if isinstance(op, Elementwise):
             return applied(node, inputs, params)
         if isinstance(op, Contract):
             tile = 1 + max((*params["x"], *params["y"]))
             subscripts = {
-                name: (tile, *params[name]) if value in places else params[name]
+                name: (tile, *params[name]) if value in axes_of_values else params[name]
                 for name, value in zip(("x", "y", "out"), (*node.inputs, out), strict=True)
             }
             return applied(node, inputs, subscripts)
         x = node.inputs[0]
-        moved = x in places
+        moved = x in axes_of_values
         if isinstance(op, Reduction):
             axes = tuple(axis + 1 for axis in params["axes"])
-            return applied(node, inputs, {"axes": axes if out in places else (0, *axes)})
+            return applied(node, inputs, {"axes": axes if out in axes_of_values else (0, *axes)})
         first = (0,) if moved else ()
         axes = (*first, *[axis + 1 for axis in params["axes"]])
         if op is expand_row:

@@ -124,8 +124,8 @@ class _Interchange(BlockPass):
             return super().block_in(holder, body)
         before, self.allocated = self.allocated, []
         changed = super().block_in(holder, body)
-        own, self.allocated = self.allocated, before
-        return [*own, *changed]
+        own_arrays, self.allocated = self.allocated, before
+        return [*own_arrays, *changed]
 
     def _permuted(self, outer: For) -> For | None:
         """Return a perfect nest with its outer loop innermost; None where it would be slower, or something else."""
@@ -148,9 +148,11 @@ class _Interchange(BlockPass):
         around = list(self.around)
         for loop in loops[:-1]:
             accesses = LoopAccesses.around(loop, around)
-            for one, two in pairs:
-                assert not isinstance(one, Apply) and not isinstance(two, Apply)
-                if one.pointer is not two.pointer or accesses.precedes(loop, one, two):
+            for first_access, second_access in pairs:
+                assert not isinstance(first_access, Apply) and not isinstance(second_access, Apply)
+                if first_access.pointer is not second_access.pointer or accesses.precedes(
+                    loop, first_access, second_access
+                ):
                     return None
             around.append((loop, True))
         return permuted
@@ -176,10 +178,12 @@ class _Interchange(BlockPass):
         pairs = list(_pairs(nest))
         if len(pairs) > MOST_PAIRS:
             return False
-        for one, two, are_in_one_part in pairs:
-            if one.pointer is not two.pointer or accesses.precedes(nest.outer, two, one):
+        for first_access, second_access, are_in_one_part in pairs:
+            if first_access.pointer is not second_access.pointer or accesses.precedes(
+                nest.outer, second_access, first_access
+            ):
                 return False
-            if are_in_one_part and accesses.precedes(nest.outer, one, two):
+            if are_in_one_part and accesses.precedes(nest.outer, first_access, second_access):
                 return False
         return True
 
@@ -218,18 +222,18 @@ class _Interchange(BlockPass):
             name = f"expanded.{self.count}.{len(self.allocated)}.{number}"
             arrays[item] = Pointer(name, Memory(name, dtype))
         self.allocated += [Allocate(pointer, outer.count) for pointer in arrays.values()]
-        found: list[Statement] = []
+        loops: list[Statement] = []
         for k, part in enumerate(nest.parts):
             if not part:
                 continue
             index = leaf(INT64)
             copy = _Expansion(arrays, index)
             copy.becomes[outer.index] = index
-            own = {content for s in walk(part) for content in s.defines()}
+            defined = {content for s in walk(part) for content in s.defines()}
             needed = {x for s in walk(part) for x in leaves_of(s)}
             body: list[Statement] = []
             for value in leaves:
-                if value not in own and value in needed:
+                if value not in defined and value in needed:
                     out = leaf(value.dtype)
                     body.append(Load(out, arrays[value], index))
                     copy.becomes[value] = out
@@ -237,8 +241,8 @@ class _Interchange(BlockPass):
             loop = For(index, outer.count, body, outer.parallel, outer.site)
             if k == 1:
                 loop = For(nest.inner.index, nest.inner.count, [loop], site=nest.inner.site)
-            found.append(loop)
-        return found
+            loops.append(loop)
+        return loops
 
 
 class _Expansion(Rewriter):
@@ -250,16 +254,16 @@ class _Expansion(Rewriter):
         self._index = index
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        found: list[Statement] = []
+        expanded: list[Statement] = []
         for statement in statements:
             changed = self.statement(statement)
-            found.append(changed)
-            found += [
+            expanded.append(changed)
+            expanded += [
                 Store(self._arrays[content], self._index, content)
                 for content in changed.defines()
                 if isinstance(content, Value) and content in self._arrays
             ]
-        return found
+        return expanded
 
     def statement(self, statement: Statement) -> Statement:
         if isinstance(statement, Read) and statement.variable in self._arrays:
@@ -275,18 +279,18 @@ class _Expansion(Rewriter):
 def _nest(outer: For) -> _Nest | None:
     """Return a loop of a known trip count as a nest, if one innermost loop is in it, with the same trip count for all iterations."""
     count = number_of(outer.count)
-    places = [k for k, s in enumerate(outer.body) if isinstance(s, For)]
-    if outer.parallel or count is None or not FEWEST <= int(count) <= MOST or len(places) != 1:
+    loop_positions = [k for k, s in enumerate(outer.body) if isinstance(s, For)]
+    if outer.parallel or count is None or not FEWEST <= int(count) <= MOST or len(loop_positions) != 1:
         return None
-    inner = outer.body[places[0]]
+    inner = outer.body[loop_positions[0]]
     assert isinstance(inner, For)
-    nest = _Nest(outer, outer.body[: places[0]], inner, outer.body[places[0] + 1 :])
+    nest = _Nest(outer, outer.body[: loop_positions[0]], inner, outer.body[loop_positions[0] + 1 :])
     if inner.parallel or any(
         isinstance(s, For | While | Apply | Allocate) for part in nest.parts for s in walk(part)
     ):
         return None
-    own = {outer.index, *[x for s in walk(nest.before) for x in s.defines()]}
-    return nest if own.isdisjoint(leaves_of(inner)) else None
+    defined_before = {outer.index, *[x for s in walk(nest.before) for x in s.defines()]}
+    return nest if defined_before.isdisjoint(leaves_of(inner)) else None
 
 
 def _perfect(outer: For) -> list[For]:
@@ -348,17 +352,17 @@ def _pairs(nest: _Nest) -> Iterator[tuple[Load | Store, Load | Store, bool]]:
     """
     for number, part in enumerate(nest.parts):
         for later in range(number, len(nest.parts)):
-            for one, two in conflicts(part, nest.parts[later]):
-                assert not isinstance(one, Apply) and not isinstance(two, Apply)
+            for first_access, second_access in conflicts(part, nest.parts[later]):
+                assert not isinstance(first_access, Apply) and not isinstance(second_access, Apply)
                 if number != later:
-                    yield one, two, False
-                elif number == 1 and not _meet_in_one_iteration(nest, one, two):
-                    yield one, two, True
+                    yield first_access, second_access, False
+                elif number == 1 and not _meet_in_one_iteration(nest, first_access, second_access):
+                    yield first_access, second_access, True
 
 
-def _meet_in_one_iteration(nest: _Nest, one: Load | Store, two: Load | Store) -> bool:
+def _meet_in_one_iteration(nest: _Nest, first: Load | Store, second: Load | Store) -> bool:
     """Return whether two accesses are to one element in the same iteration of the inner loop only, for all of the outer loop."""
-    form, other = linear_form(one.index), linear_form(two.index)
+    form, other = linear_form(first.index), linear_form(second.index)
     if form != other or not form.get(nest.inner.index) or form.get(nest.outer.index):
         return False
     varying = {nest.outer.index, *[x for s in walk(nest.outer.body) for x in s.defines()]}
@@ -369,6 +373,6 @@ def _expanded_leaves(nest: _Nest) -> list[Value] | None:
     """Return what the part before the inner loop defines and the other parts use; None if there are pointers among it."""
     before = [x for s in nest.before for x in s.defines()]
     needed = {x for part in nest.parts[1:] for s in walk(part) for x in leaves_of(s)}
-    found = [x for x in before if x in needed]
-    values = [x for x in found if isinstance(x, Value)]
-    return values if len(values) == len(found) else None
+    expanded = [x for x in before if x in needed]
+    values = [x for x in expanded if isinstance(x, Value)]
+    return values if len(values) == len(expanded) else None

@@ -37,7 +37,7 @@ from gradtape.procedures.builder import ProcedureBuilder
 
 def as_shape(shape: Any) -> tuple[Extent, ...]:
     """Return the argument `shape` as a tuple."""
-    return tuple([ix.extent(one) for one in (shape if isinstance(shape, tuple | list) else (shape,))])
+    return tuple([ix.extent(extent) for extent in (shape if isinstance(shape, tuple | list) else (shape,))])
 
 
 Axes: TypeAlias = Sequence[int] | None
@@ -78,16 +78,16 @@ def arange(
     if kinds <= set("biu"):
         first, last, by = (ix.extent(value) for value in values)
         _, count = _range_count(first, last, by, build)
-        found: np.dtype[Any] = INT64
+        common_dtype: np.dtype[Any] = INT64
     else:
-        found = np.result_type(*[value.dtype for value in values])
+        common_dtype = np.result_type(*[value.dtype for value in values])
         if all(value.data is not None for value in values):
             count = max(0, math.ceil((stop - start) / step))
         else:
             count = ix.maximum(
                 conform(ceil(divide(values[1] - values[0], values[2])), INT64, ()), 0, build.counts
             )
-    dtype = found if dtype is None else np.dtype(dtype)
+    dtype = common_dtype if dtype is None else np.dtype(dtype)
 
     def element(indices: Sequence[Extent], loads: Loads) -> Value:
         return convert(as_value(values[0] + as_value(indices[0]) * values[2]), dtype)  # which may wrap
@@ -120,11 +120,11 @@ def linspace(
     """Return numbers with equal steps from `start` to `stop`."""
     first, last, count = as_value(start), as_value(stop), ix.extent(num)
     parts = ix.subtract(count, 1) if endpoint else count
-    found = result_dtype(promotion_type(first.aval), promotion_type(last.aval), float)
+    common_dtype = result_dtype(promotion_type(first.aval), promotion_type(last.aval), float)
     divisor = (
         float(max(parts, 1)) if isinstance(parts, int) else conform(as_value(parts), np.dtype(float), ())
     )
-    step = conform(as_value((last - first) / divisor), found, ())
+    step = conform(as_value((last - first) / divisor), common_dtype, ())
 
     def element(indices: Sequence[Extent], loads: Loads) -> Value:
         (index,) = indices
@@ -135,9 +135,9 @@ def linspace(
                 number = last
             elif at_end is not False and parts != 0:
                 number = where(equal(as_value(index), parts), last, number)
-        return conform(as_value(number), found, ())
+        return conform(as_value(number), common_dtype, ())
 
-    result = Formula(build, (count,), found, element)
+    result = Formula(build, (count,), common_dtype, element)
     return (result, step) if retstep else result
 
 
@@ -145,28 +145,28 @@ def eye(build: ProcedureBuilder, rows: Any, columns: Any = None, k: Any = 0, dty
     """Return ones on a diagonal, zeros elsewhere."""
     n = ix.extent(rows)
     m = n if columns is None else ix.extent(columns)
-    one, zero = (np.dtype(dtype).type(number) for number in (1, 0))
+    unit, zero = (np.dtype(dtype).type(number) for number in (1, 0))
 
     def element(indices: Sequence[Extent], loads: Loads) -> Value:
         on = ix.is_equal(ix.subtract(indices[1], indices[0]), ix.extent(k))
-        return where(on, one, zero) if isinstance(on, Value) else as_value(one if on else zero)
+        return where(on, unit, zero) if isinstance(on, Value) else as_value(unit if on else zero)
 
     return Formula(build, (n, m), np.dtype(dtype), element)
 
 
-def array(build: ProcedureBuilder, given: Any, dtype: Any = None, copy: bool = True) -> Any:
+def array(build: ProcedureBuilder, content: Any, dtype: Any = None, copy: bool = True) -> Any:
     """Return ``np.array(given)``: a copy of an array, or a new array of nested lists of numbers and arrays."""
-    if isinstance(given, list | tuple) and _holds_arrays(given):
-        return stacked(build, [array(build, item, dtype) for item in given], dtype)
-    if isinstance(given, list | tuple | np.ndarray):
-        return of_numbers(build, given, dtype)
-    given = as_operand(build, given)
-    if isinstance(given, Expression):
-        wanted = given.dtype if dtype is None else np.dtype(dtype)
-        if not copy and isinstance(given, ArrayView) and wanted == given.dtype:
-            return given
-        return materialise(given, dtype=wanted)
-    return full(build, (), given, dtype)
+    if isinstance(content, list | tuple) and _holds_arrays(content):
+        return stacked(build, [array(build, item, dtype) for item in content], dtype)
+    if isinstance(content, list | tuple | np.ndarray):
+        return of_numbers(build, content, dtype)
+    content = as_operand(build, content)
+    if isinstance(content, Expression):
+        target_dtype = content.dtype if dtype is None else np.dtype(dtype)
+        if not copy and isinstance(content, ArrayView) and target_dtype == content.dtype:
+            return content
+        return materialise(content, dtype=target_dtype)
+    return full(build, (), content, dtype)
 
 
 def _holds_arrays(nested: Any) -> bool:
@@ -175,22 +175,26 @@ def _holds_arrays(nested: Any) -> bool:
     )
 
 
-def _differs(one: Extent | None, other: Extent | None) -> bool:
+def _differs(first: Extent | None, other: Extent | None) -> bool:
     """Return whether two extents are known to be different; None is one that an array does not have."""
-    return one is None or other is None or (isinstance(one, int) and isinstance(other, int) and one != other)
+    return (
+        first is None
+        or other is None
+        or (isinstance(first, int) and isinstance(other, int) and first != other)
+    )
 
 
 def stacked(build: ProcedureBuilder, items: Sequence[Any], dtype: Any = None, axis: int = 0) -> ArrayView:
     """Return arrays of one shape joined along a new axis."""
     parts = [as_operand(build, item) for item in items]
-    found = np.result_type(*[part.dtype for part in parts]) if dtype is None else np.dtype(dtype)
+    common_dtype = np.result_type(*[part.dtype for part in parts]) if dtype is None else np.dtype(dtype)
     inner = list(parts[0].shape)
-    if any(_differs(one, other) for part in parts for one, other in zip_longest(part.shape, inner)):
+    if any(_differs(extent, other) for part in parts for extent, other in zip_longest(part.shape, inner)):
         raise ShapeError("all input arrays must have the same shape", where=here.site)
     axis %= len(inner) + 1
-    target = new_array(build, (*inner[:axis], len(parts), *inner[axis:]), found)
+    target = new_array(build, (*inner[:axis], len(parts), *inner[axis:]), common_dtype)
     for k, part in enumerate(parts):
-        places = [Place(0, a) for a in range(axis)]
-        places += [Place(k), *[Place(0, a) for a in range(axis, len(inner))]]
-        store(target.remapped(tuple(inner), places), part)
+        positions = [Place(0, a) for a in range(axis)]
+        positions += [Place(k), *[Place(0, a) for a in range(axis, len(inner))]]
+        store(target.remapped(tuple(inner), positions), part)
     return target

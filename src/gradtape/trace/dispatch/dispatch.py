@@ -103,8 +103,8 @@ def _in_scipy(ufunc: Any) -> bool:
 
 def _ufunc_of(module: str, name: str) -> Any:
     """Return the ufunc that a module has under a name; with its switch for the array API, SciPy has functions around its ufuncs."""
-    found = getattr(sys.modules.get(module), name, None)
-    return getattr(found, "__wrapped__", found)
+    function = getattr(sys.modules.get(module), name, None)
+    return getattr(function, "__wrapped__", function)
 
 
 def as_strong_result(result: Any) -> Any:
@@ -124,10 +124,10 @@ def as_strong(value: Value) -> Value:
 def _converted(ufunc: Any, operands: Sequence[Any], dtype: Any, casting: str) -> list[Value]:
     """Return the operands of a ufunc whose results are to have a dtype."""
     values = list(map(as_value, operands))
-    wanted = operand_dtypes(ufunc, [value.aval for value in values], number_dtype(dtype), casting)
+    dtypes = operand_dtypes(ufunc, [value.aval for value in values], number_dtype(dtype), casting)
     return [
-        convert_number(value, own) if value.dtype.kind == "i" else convert(value, own)
-        for value, own in zip(values, wanted, strict=True)
+        convert_number(value, dtype_wanted) if value.dtype.kind == "i" else convert(value, dtype_wanted)
+        for value, dtype_wanted in zip(values, dtypes, strict=True)
     ]
 
 
@@ -143,7 +143,7 @@ def _masked(result: Value, keep: Any, out: Any) -> Value:
     return where_row(keep, result, unwrap(target))
 
 
-def _write_outputs(result: Any, inputs: Sequence[Any], out: Any, what: str) -> Any:
+def _write_outputs(result: Any, inputs: Sequence[Any], out: Any, operation: str) -> Any:
     """Write results to the arrays given as ``out=``, and return these."""
     targets = out if isinstance(out, tuple) else (out,)
     results = result if isinstance(result, tuple) else (result,)
@@ -157,14 +157,14 @@ def _write_outputs(result: Any, inputs: Sequence[Any], out: Any, what: str) -> A
             and _is_recorded(value)
             and instruction_at(nearest_frame(3)) == "BINARY_OP"
         ):  # `n += x`: Python rebinds n to what we return, and n itself stays as it was
-            check_fits(value, target.dtype, target.shape, what)
+            check_fits(value, target.dtype, target.shape, operation)
             delivered.append(fit_for_write(value, target.dtype, target.shape))
         else:
             _store(
                 target,
                 value,
-                what,
-                f"out= of {what} is an ndarray",
+                operation,
+                f"out= of {operation} is an ndarray",
                 "omit out=, or pass an array created in the traced code",
             )
             delivered.append(target)
@@ -178,21 +178,21 @@ def _is_recorded(value: Value) -> bool:
 def _store(
     target: Any,
     result: Value,
-    what: str,
+    operation: str,
     refused: str = "",
     remedy: str = "write to an array created in the traced code",
 ) -> None:
     """Write the result of an operation to the array that was given for it."""
     if isinstance(target, Handle):
-        target.write_result(result, what)
+        target.write_result(result, operation)
     elif issubclass(type(target), np.ndarray) and not _is_recorded(result):
-        check_fits(result, target.dtype, target.shape, what)
+        check_fits(result, target.dtype, target.shape, operation)
         (data,) = force([result])
         np.copyto(target, data, casting="same_kind")
     else:
         abstract = abstract_of(result)
         raise InPlaceError(
-            f"{refused or f'{what} writes to an ndarray'}, but the result is traced",
+            f"{refused or f'{operation} writes to an ndarray'}, but the result is traced",
             where=here.site,
             why="an ndarray needs numbers, which are not known yet" if abstract is None else abstract.why,
             remedy=f"{remedy}: y = np.zeros(n), or np.zeros(n, like=x) in a library"
@@ -209,20 +209,20 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     UnsupportedFunctionError
         For unsupported functions, with the reason.
     """
-    known = FUNCTION_RULES.get(function) or _find_rule(function)
-    rule = known.rule
-    if len(args) <= known.most and "out" not in kwargs:
+    entry = FUNCTION_RULES.get(function) or _find_rule(function)
+    rule = entry.rule
+    if len(args) <= entry.most and "out" not in kwargs:
         try:
             return run(rule, args, kwargs)
         except TypeError as error:
-            missed = keyword(error, known.via) if type(error) is TypeError else None
+            missed = keyword(error, entry.via) if type(error) is TypeError else None
             if missed is None:
                 raise
             raise missed from None
     out = kwargs.pop("out", None) if kwargs else None
-    place = out_place(function)
-    if place is not None and len(args) > place:
-        out, args = args[place], (*args[:place], *args[place + 1 :])
+    out_position = out_place(function)
+    if out_position is not None and len(args) > out_position:
+        out, args = args[out_position], (*args[:out_position], *args[out_position + 1 :])
     if type(out) in (tuple, list) and (type(out) is list or function is not np.clip):
         raise TypeError(f"out= of {public_name(function)} must be an array, not a {type(out).__name__}")
     in_place = WRITTEN_ARGUMENTS.get(function)
@@ -257,19 +257,19 @@ def _find_rule(function: Any) -> FunctionRule:
     rule = FUNCTIONS.get(function)
     if rule is None:
         raise unsupported(qualified_name(function))
-    place = out_place(function)
-    most = -1 if function in WRITERS else sys.maxsize if place is None else place
-    known = FUNCTION_RULES[function] = FunctionRule(rule, public_name(function), most)
-    return known
+    out_position = out_place(function)
+    most = -1 if function in WRITERS else sys.maxsize if out_position is None else out_position
+    entry = FUNCTION_RULES[function] = FunctionRule(rule, public_name(function), most)
+    return entry
 
 
 @functools.lru_cache(maxsize=1024)
 def implementation_in_python(function: Any) -> Any:
     """Return NumPy's own implementation of a function that has no rule, if it is in a traced module; else None."""
-    own = getattr(function, "_implementation", None)
-    if function in FUNCTIONS or not isinstance(own, FunctionType):
+    implementation = getattr(function, "_implementation", None)
+    if function in FUNCTIONS or not isinstance(implementation, FunctionType):
         return None
-    return own if is_traced_file(own.__code__.co_filename) else None
+    return implementation if is_traced_file(implementation.__code__.co_filename) else None
 
 
 WRITTEN_ARGUMENTS: dict[Any, str] = {

@@ -82,8 +82,10 @@ class StaticArguments:
     def mark(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments with the static ones marked."""
         if self.positions:
-            places = {place % len(args) for place in self.positions if -len(args) <= place < len(args)}
-            args = tuple(StaticLeaf(arg) if k in places else arg for k, arg in enumerate(args))
+            positions = {
+                position % len(args) for position in self.positions if -len(args) <= position < len(args)
+            }
+            args = tuple(StaticLeaf(arg) if k in positions else arg for k, arg in enumerate(args))
         if self.names:
             kwargs = {key: StaticLeaf(arg) if key in self.names else arg for key, arg in kwargs.items()}
         return args, kwargs
@@ -180,7 +182,7 @@ class CallArguments(Leaves):
         """Return the leaves with a traced Array for each dynamic one and the copy of each object, and the values of the Arrays."""
         leaves: list[Any] = []
         inputs: list[Value] = []
-        for leaf, thing in zip(self.leaves, objects, strict=True):
+        for leaf, copied in zip(self.leaves, objects, strict=True):
             if is_dynamic(leaf):
                 array = as_input(leaf).copy()
                 weak = is_weak(leaf)
@@ -191,9 +193,9 @@ class CallArguments(Leaves):
                 remember_memory(placeholder, leaf)
                 leaf = placeholder
             elif not isinstance(leaf, StaticLeaf):
-                leaf = thing
-            elif thing is not leaf.value:
-                leaf = type(leaf)(thing)
+                leaf = copied
+            elif copied is not leaf.value:
+                leaf = type(leaf)(copied)
             leaves.append(leaf)
         return leaves, inputs
 
@@ -202,8 +204,8 @@ def _refuse_by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise the error for an argument of a wrong type, with its place in its containers."""
     for name, argument in [*((f"argument {k}", arg) for k, arg in enumerate(args)), *kwargs.items()]:
         for position, leaf in enumerate(unwrap_preallocated(flatten_arguments(argument)[0])):
-            place = place_of_leaf(argument, position) if leaf is not argument else ""
-            leaf_key(leaf, f"{name}{place}")
+            path = place_of_leaf(argument, position) if leaf is not argument else ""
+            leaf_key(leaf, f"{name}{path}")
 
 
 def _is_recorded(leaf: Handle) -> bool:
@@ -302,8 +304,8 @@ class OwnOrder(NamedTuple):
         args, kwargs, static = call._given
         tree = static.mark(args, kwargs)
         spec = flatten_arguments(tree, ORDERED)[1]
-        places = {path: place for place, path in enumerate(spec.paths())}
-        positions = [places[path] for path in call.spec.paths()]
+        position_of_path = {path: position for position, path in enumerate(spec.paths())}
+        positions = [position_of_path[path] for path in call.spec.paths()]
         order = None if positions == sorted(positions) else itemgetter(*positions)
         return cls(spec, order, None if has_texts_only(tree) else structure_key(tree))
 
@@ -358,7 +360,7 @@ def native_call(
     written : collection of int
         The leaves that the function writes to: memory of their own, apart from that of the other arguments.
     """
-    if any(isinstance(thing, Handle) for thing in hidden):
+    if any(isinstance(capture, Handle) for capture in hidden):
         return None
     numbers = (*call.leaves, *hidden)
     if any(issubclass(type(leaf), np.generic) and not scalar_holds_data(leaf.dtype) for leaf in numbers):
@@ -375,11 +377,11 @@ def native_call(
         structure = tuple(computed)
     statics: list[Any] = []
     arguments: list[ArraySpec | ScalarSpec | StaticSpec] = []
-    passed = []
+    leaf_numbers = []
     for number, leaf in enumerate(call.leaves):
         if (is_plain_object(leaf) and not isinstance(leaf, StaticLeaf)) or isinstance(leaf, FunctionLeaf):
             continue
-        passed.append(number)
+        leaf_numbers.append(number)
         if not is_dynamic(leaf):
             arguments.append(StaticSpec())
             statics.append(leaf.value if isinstance(leaf, StaticLeaf) else leaf)
@@ -387,14 +389,19 @@ def native_call(
             arguments.append(_spec_of(leaf))
     arguments += map(_spec_of, hidden)
     outputs = tuple(ArraySpec(value.dtype, value.shape) for value in values)
-    own = [passed.index(leaf) for leaf in written]
+    written_numbers = [leaf_numbers.index(leaf) for leaf in written]
     arrays = [number for number, spec in enumerate(arguments) if isinstance(spec, ArraySpec)]
-    apart = tuple(
-        [(k, other) for k in own for other in arrays if other != k and (other not in own or other > k)]
+    disjoint_pairs = tuple(
+        [
+            (k, other)
+            for k in written_numbers
+            for other in arrays
+            if other != k and (other not in written_numbers or other > k)
+        ]
     )
-    written_to = tuple([k for k in own if isinstance(call.leaves[passed[k]], np.ndarray)])
-    form = CallForm(tuple(arguments), outputs, structure, apart=apart, written=written_to)
-    return NativeCall(form, statics, nested, len(call.leaves), tuple(passed))
+    written_to = tuple([k for k in written_numbers if isinstance(call.leaves[leaf_numbers[k]], np.ndarray)])
+    form = CallForm(tuple(arguments), outputs, structure, apart=disjoint_pairs, written=written_to)
+    return NativeCall(form, statics, nested, len(call.leaves), tuple(leaf_numbers))
 
 
 def _spec_of(leaf: Any) -> ArraySpec | ScalarSpec:

@@ -185,8 +185,8 @@ class Lanes:
         args, kwargs
             The parameters of one sample.
         """
-        given, size, is_vectorised = _arguments(method, name, args, kwargs)
-        traced = {key: item for key, item in given.items() if isinstance(item, Handle)}
+        parameters, size, is_vectorised = _arguments(method, name, args, kwargs)
+        traced = {key: item for key, item in parameters.items() if isinstance(item, Handle)}
         mapped = {key: item for key, item in traced.items() if abstract_of(item.value) is not None}
         if not is_vectorised or (mapped and name in OF_VECTORS):
             if traced:
@@ -197,9 +197,9 @@ class Lanes:
                     remedy="compose it of rng.random(), rng.choice(p=...), rng.binomial and rng.poisson",
                 )
             plain = without_hook(method)
-            made = draw_numbers(lambda generator: self._stacked(plain, generator, args, kwargs), [])
-            return self._one(made, name, args, kwargs, draw_uniform, is_plain=False)
-        arrays = [item for key, item in given.items() if key not in OPTIONS]
+            draws = draw_numbers(lambda generator: self._stacked(plain, generator, args, kwargs), [])
+            return self._one(draws, name, args, kwargs, draw_uniform, is_plain=False)
+        arrays = [item for key, item in parameters.items() if key not in OPTIONS]
         shape = (
             size
             if size is not None
@@ -210,11 +210,13 @@ class Lanes:
         whole_of = self.tag.whole
         assert whole_of is not None  # vmap sets it while one element is traced
         for key, item in mapped.items():
-            whole = Array(whole_of(item.value))
-            given[key] = np.reshape(whole, (self.size, *[1] * (len(shape) - item.ndim), *item.shape))
-        made = draw(size=(self.size, *shape), **given)
-        given = {key: item for key, item in given.items() if key not in OPTIONS}
-        return self._one(made, name, (), given, draw_uniform, is_plain=size is None and not shape)
+            of_all_samples = Array(whole_of(item.value))
+            parameters[key] = np.reshape(
+                of_all_samples, (self.size, *[1] * (len(shape) - item.ndim), *item.shape)
+            )
+        draws = draw(size=(self.size, *shape), **parameters)
+        parameters = {key: item for key, item in parameters.items() if key not in OPTIONS}
+        return self._one(draws, name, (), parameters, draw_uniform, is_plain=size is None and not shape)
 
     def _stacked(
         self, method: Callable[..., Any], generator: Any, args: Sequence[Any], kwargs: dict[str, Any]
@@ -223,14 +225,14 @@ class Lanes:
 
     def _one(
         self,
-        made: Any,
+        draws: Any,
         name: str,
         args: Sequence[Any],
         given: dict[str, Any],
         draw: Callable[..., Any],
         is_plain: bool,
     ) -> Any:
-        value = made.value if isinstance(made, Handle) else as_value(made)
+        value = draws.value if isinstance(draws, Handle) else as_value(draws)
         element_of = self.tag.element
         assert element_of is not None  # as `whole`
         single: Value = element_of(value, is_plain)
@@ -254,11 +256,11 @@ def _arguments(
     signature = _signature(method)
     if "size" not in signature.parameters or name in ("rand", "randn"):
         return {**{str(k): x for k, x in enumerate(args)}, **kwargs}, None, False
-    given = dict(signature.bind(None, *args, **kwargs).arguments)
-    given.pop("self")
-    size = given.pop("size", None)
+    arguments = dict(signature.bind(None, *args, **kwargs).arguments)
+    arguments.pop("self")
+    size = arguments.pop("size", None)
     shape = None if size is None else as_shape(size)
-    return given, shape, name != "choice" or bool(given.get("replace", True))
+    return arguments, shape, name != "choice" or bool(arguments.get("replace", True))
 
 
 @lru_cache(maxsize=64)
@@ -306,7 +308,7 @@ class CallInLanes(Call):
         def draw_uniform(size: Any = None) -> Any:
             return self("random", size=size)
 
-        made = self.lanes.drawn(
+        draws = self.lanes.drawn(
             partial(super().__call__, method),
             METHODS[method],
             method,
@@ -318,14 +320,14 @@ class CallInLanes(Call):
         moving = [x.value for x in (*parameters, *named.values()) if isinstance(x, Handle)]
         moving = [value for value in moving if is_inexact(value.dtype)]
         if method in DISCRETE and moving:
-            self.lanes.constants.append(Constant(made.value, moving, self.name, self.site))
-        return made
+            self.lanes.constants.append(Constant(draws.value, moving, self.name, self.site))
+        return draws
 
     def _drawn(self, sampler: Sampler, parameters: Sequence[Value]) -> Any:
-        made = super()._drawn(sampler, parameters)
-        if isinstance(made, Handle):
-            of_samples.add(made.value)
-        return made
+        draws = super()._drawn(sampler, parameters)
+        if isinstance(draws, Handle):
+            of_samples.add(draws.value)
+        return draws
 
     def _warning(self, parameters: Sequence[Value]) -> None:
         """Return nothing: derivatives are an error."""
@@ -362,14 +364,14 @@ class LaneGenerator(np.random.Generator):
         if find_traced((args, list(kwargs.values()))) is None:
             return call.constant(args, kwargs)
         elements = {0, "a", "x"} if name in CHOOSING else ()
-        given = [parameter_of(x, place not in elements) for place, x in enumerate(args)]
+        parameters = [parameter_of(x, position not in elements) for position, x in enumerate(args)]
         named = {key: parameter_of(x, key not in elements) for key, x in kwargs.items()}
         if name in lanes.rules:
-            return lanes.rules[name](lanes, call, *given, **named)
+            return lanes.rules[name](lanes, call, *parameters, **named)
         if name in DISCRETE:
-            return discrete(call, METHODS[name], given, named)
+            return discrete(call, METHODS[name], parameters, named)
         rule = REPARAMETERISED.get(name) or SAMPLED.get(name)
-        return call.without_parameters(args, kwargs) if rule is None else rule(call, *given, **named)
+        return call.without_parameters(args, kwargs) if rule is None else rule(call, *parameters, **named)
 
 
 def _method(name: str) -> Callable[..., Any]:

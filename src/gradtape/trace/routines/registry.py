@@ -43,12 +43,12 @@ def stands_for(*names: str) -> Callable[[F], F]:
     return enter
 
 
-def refused(what: str, why: str, remedy: str) -> UnsupportedFunctionError:
+def refused(call: str, why: str, remedy: str) -> UnsupportedFunctionError:
     """Return the error for a call that is not supported."""
-    return UnsupportedFunctionError(f"{what} is not supported", where=user_site(), why=why, remedy=remedy)
+    return UnsupportedFunctionError(f"{call} is not supported", where=user_site(), why=why, remedy=remedy)
 
 
-def known_numbers(array: Any, what: str) -> Any:
+def known_numbers(array: Any, description: str) -> Any:
     """Return the numbers of an array, by which code decides what to compute; they are not differentiated.
 
     Raises
@@ -61,7 +61,7 @@ def known_numbers(array: Any, what: str) -> Any:
     data = HOOKS.numbers(array.value)
     if data is None:
         raise refused(
-            f"{what} of traced arrays in a jitted function",
+            f"{description} of traced arrays in a jitted function",
             "what it computes depends on numbers, which are known only when the compiled function runs",
             "call it outside the jitted function; on a tape it works",
         )
@@ -86,9 +86,9 @@ def computed(function: Callable[..., Any], like: Any, *arrays: Any) -> Any:
         return function(*[np.array(number) for number in numbers])
     several = isinstance(like, tuple)
 
-    def call(*given: Any) -> tuple[Any, ...]:
-        found = function(*given)
-        return tuple(found) if several else (found,)
+    def call(*numbers: Any) -> tuple[Any, ...]:
+        results = function(*numbers)
+        return tuple(results) if several else (results,)
 
     types = [aval(each.shape, each.dtype) for each in (like if several else (like,))]
     outs = [Array(out) for out in call_host(enter_function(call), types, [stop_gradient(v) for v in values])]
@@ -136,8 +136,8 @@ def computed_arrays(
     }
 
     def lengths(*numbers: Any) -> Any:
-        made = found(*numbers)
-        return np.array([made[k].shape[axis] for k, axis in letters.values()], np.intp)
+        arrays = found(*numbers)
+        return np.array([arrays[k].shape[axis] for k, axis in letters.values()], np.intp)
 
     known_lengths: dict[int | str, Any] = {}
     if letters:
@@ -160,19 +160,19 @@ def computed_structure(function: Callable[..., list[Any]], *arrays: Any) -> list
     numbers = [numbers_of(array) for array in arrays]
     if all(number is not None for number in numbers):
         return function(*numbers)
-    made: dict[int, list[Any]] = {}
-    wanted = True
+    by_code: dict[int, list[Any]] = {}
+    is_stored = True
 
     def mark(*numbers: Any) -> Any:
-        found = function(*numbers)
-        code = int.from_bytes(hashlib.blake2b(repr(found).encode(), digest_size=7).digest())
-        if wanted:
-            made[code] = found
+        lists = function(*numbers)
+        code = int.from_bytes(hashlib.blake2b(repr(lists).encode(), digest_size=7).digest())
+        if is_stored:
+            by_code[code] = lists
         return np.array(code, np.int64)
 
     code = int(computed(mark, np.zeros((), np.int64), *arrays))
-    wanted = False
-    return made[code]
+    is_stored = False
+    return by_code[code]
 
 
 def lookup(array: Any, index: Any) -> Any:

@@ -43,22 +43,22 @@ def scatter(handle: Handle, slices: Any, how: How, caller: str) -> None:
         For errors.
     """
     value = handle.value
-    rows, places = fitting(value.aval, slices, caller)
-    involved = (value, rows, places)
+    rows, positions = fitting(value.aval, slices, caller)
+    involved = (value, rows, positions)
     if handle._base is not None or any(tag.recording for each in involved for tag in each.tags):
-        handle.rebind(scattered(value, rows, places, how))
+        handle.rebind(scattered(value, rows, positions, how))
     else:
         force([value])
-        handle.rebind(updated(handle, [value], rows, places, how))
+        handle.rebind(updated(handle, [value], rows, positions, how))
 
 
 def scatter_ndarray(array: NDArray, slices: Any, how: How, caller: str) -> None:
     """Change the rows of an ndarray; see `scatter`."""
-    rows, places = fitting(aval(array.shape, array.dtype), slices, caller)
-    _apply(array, *_merged(array.shape[0], rows, places, how), how)
+    rows, positions = fitting(aval(array.shape, array.dtype), slices, caller)
+    _apply(array, *_merged(array.shape[0], rows, positions, how), how)
 
 
-def fitting(whole: Aval, slices: Any, caller: str) -> tuple[Value, Value]:
+def fitting(target: Aval, slices: Any, caller: str) -> tuple[Value, Value]:
     """Return rows in the dtype of the array that they change, and their positions: shapes ``(n, *row)`` and ``(n,)``.
 
     Raises
@@ -72,8 +72,8 @@ def fitting(whole: Aval, slices: Any, caller: str) -> tuple[Value, Value]:
             where=here.site,
             remedy="gt.IndexedSlices(values, indices), or the gradient of a table that is read by gathers of its rows",
         )
-    rows, places = slices.parts()
-    shape = whole.shape
+    rows, positions = slices.parts()
+    shape = target.shape
     if not shape or rows.shape[1:] != shape[1:] or slices.dense_shape not in (None, shape):
         raise ShapeError(
             f"{caller}: slices of dense_shape {slices.dense_shape} with rows of shape {rows.shape[1:]} do not fit "
@@ -81,13 +81,13 @@ def fitting(whole: Aval, slices: Any, caller: str) -> tuple[Value, Value]:
             where=here.site,
             remedy=f"rows of shape {shape[1:]}" if shape else "an array of rank 1 or more",
         )
-    if not np.can_cast(rows.dtype, whole.dtype, "same_kind"):
+    if not np.can_cast(rows.dtype, target.dtype, "same_kind"):
         raise DtypeError(
-            f"{caller}: rows of {rows.dtype} cannot be put into an array of {whole.dtype}",
+            f"{caller}: rows of {rows.dtype} cannot be put into an array of {target.dtype}",
             where=here.site,
             remedy="convert one of them first",
         )
-    return convert(rows, whole.dtype), places
+    return convert(rows, target.dtype), positions
 
 
 def written_rows(value: Value, key: Any, new: Any) -> tuple[Value, Value] | None:
@@ -108,23 +108,23 @@ def written_rows(value: Value, key: Any, new: Any) -> tuple[Value, Value] | None
         return fit_for_write(new, value.dtype, index.result), index.indices[0]
     if not shape or 2 * index.shape[0] > shape[0]:
         return None
-    places = constant(index.starts[0] + index.strides[0] * np.arange(index.shape[0], dtype=INTP))
+    positions = constant(index.starts[0] + index.strides[0] * np.arange(index.shape[0], dtype=INTP))
     within = Basic((0, *index.starts[1:]), index.shape, (1, *index.strides[1:]), index.result)
-    return within.write(gather(value, places), fit_for_write(new, value.dtype, index.result)), places
+    return within.write(gather(value, positions), fit_for_write(new, value.dtype, index.result)), positions
 
 
-def scattered(value: Value, rows: Value, places: Value, how: How) -> Value:
+def scattered(value: Value, rows: Value, positions: Value, how: How) -> Value:
     """Return the changed array as a value that depends on the old one."""
     if how == "set":
-        return put_row(value, rows, places)
-    return put_add(value, rows if how == "add" else -rows, places)
+        return put_row(value, rows, positions)
+    return put_add(value, rows if how == "add" else -rows, positions)
 
 
 def updated(
     handle: Handle,
     holders: Sequence[Value],
     rows: Value,
-    places: Value,
+    positions: Value,
     how: How,
     make: Callable[[NDArray], Value] = constant,
 ) -> Value:
@@ -151,7 +151,7 @@ def updated(
     IndexError
         For a position that is out of bounds; nothing has been changed then.
     """
-    numbers, at = _merged(holders[0].shape[0], rows, places, how)
+    numbers, at = _merged(holders[0].shape[0], rows, positions, how)
     with computing:  # another thread may be about to read the array
         force(holders[:1])
         unshared = _is_unshared(holders)
@@ -179,7 +179,7 @@ def _superseded(handle: Handle, holders: Sequence[Value], new: Value, before: ND
     return new
 
 
-def _merged(extent: int, rows: Value, places: Value, how: How) -> tuple[NDArray, NDArray]:
+def _merged(extent: int, rows: Value, positions: Value, how: How) -> tuple[NDArray, NDArray]:
     """Return rows and positions as arrays, each position once and not negative: shapes ``(m, *row)`` and ``(m,)``.
 
     Raises
@@ -187,7 +187,7 @@ def _merged(extent: int, rows: Value, places: Value, how: How) -> tuple[NDArray,
     IndexError
         For a position that is out of bounds.
     """
-    numbers, at = force([rows, places])
+    numbers, at = force([rows, positions])
     check_places(extent, at)
     # The positions may be of any rank.
     numbers = numbers.reshape(at.size, *numbers.shape[at.ndim :])
@@ -204,19 +204,19 @@ def _merged(extent: int, rows: Value, places: Value, how: How) -> tuple[NDArray,
     return numbers[order], ordered
 
 
-def check_places(extent: int, places: NDArray) -> None:
+def check_places(extent: int, positions: NDArray) -> None:
     """Raise IndexError for a position that is out of bounds."""
-    if places.size and not (-extent <= places.min() and places.max() < extent):
-        wrong = places[(places < -extent) | (places >= extent)][0]
+    if positions.size and not (-extent <= positions.min() and positions.max() < extent):
+        wrong = positions[(positions < -extent) | (positions >= extent)][0]
         raise IndexError(f"index {wrong} is out of bounds for axis 0 with size {extent}")
 
 
-def _apply(data: NDArray, rows: NDArray, places: NDArray, how: How) -> None:
+def _apply(data: NDArray, rows: NDArray, positions: NDArray, how: How) -> None:
     if how == "set":
-        data[places] = rows
+        data[positions] = rows
     else:
         with np.errstate(all="ignore"):
-            data[places] = (np.add if how == "add" else np.subtract)(data[places], rows)
+            data[positions] = (np.add if how == "add" else np.subtract)(data[positions], rows)
 
 
 def _references(value: Value) -> int:

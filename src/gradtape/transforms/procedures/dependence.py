@@ -24,8 +24,8 @@ ONE: Final[Form] = {None: 1}
 
 def with_bound(form: Form, symbol: Symbol, bound: Form) -> Form:
     """Return a sum with a symbol replaced."""
-    rest = dict(form)
-    return plus(rest, bound, rest.pop(symbol, 0))
+    remaining = dict(form)
+    return plus(remaining, bound, remaining.pop(symbol, 0))
 
 
 @record
@@ -60,12 +60,14 @@ class Dependence:
 
     def overwrites(self, store: Store, where: Place, access: Load | Store, place: Place) -> bool:
         """Return whether a store, at `where`, may overwrite the element of an access at `place` after that."""
-        found = self._known.get((store, access))
-        if found is None:
-            found = self._known[store, access] = self._tree.may_precede(place, where) and self._may_meet(
+        may_overwrite = self._known.get((store, access))
+        if may_overwrite is None:
+            may_overwrite = self._known[store, access] = self._tree.may_precede(
+                place, where
+            ) and self._may_meet(
                 Access(access.pointer, access.index, place), Access(store.pointer, store.index, where)
             )
-        return found
+        return may_overwrite
 
     def shares(self, store: Store, where: Place, access: Load, place: Place) -> bool:
         """Return whether a store may write the element of a load in the same run of the load's block: before it, or after it."""
@@ -163,8 +165,8 @@ class _Runs:
         return self._carrier not in block.around()
 
     def _symbol(self, value: Value, run: int) -> Symbol:
-        place = self._tree.place_of(value)
-        return value, 0 if place is None or self._is_shared(place.block) else run
+        location = self._tree.place_of(value)
+        return value, 0 if location is None or self._is_shared(location.block) else run
 
     def _form(self, value: Value, run: int) -> Form:
         """Return an index as a sum of symbols; what is not affine is a symbol itself."""
@@ -181,7 +183,7 @@ class _Runs:
     def _orders(self) -> Iterator[list[_Range]]:
         """Yield orders in which the numbers of iterations can be eliminated: inner loops first."""
         shared: list[_Range] = []
-        own: list[list[_Range]] = [[], []]
+        by_run: list[list[_Range]] = [[], []]
         carried: Block | None = None
         for run, access in enumerate(self._accesses):
             for block in access.place.block.around():
@@ -190,10 +192,10 @@ class _Runs:
                 if block is self._carrier:
                     carried = block
                 elif not self._is_shared(block):
-                    own[run].append(self._range(block, run))
+                    by_run[run].append(self._range(block, run))
                 elif run == 0:
                     shared.append(self._range(block, 0))
-        inner = [*own[0], *own[1]]
+        inner = [*by_run[0], *by_run[1]]
         if carried is None:
             yield [*inner, *shared]
             return
@@ -278,9 +280,9 @@ def _differ(first: Form, second: Form, order: Sequence[_Range]) -> bool:
     factors = {abs(factor) for form in (first, second) for symbol, factor in form.items() if symbol}
     extents = {extent for factor in factors for extent in (factor - 1, factor, factor + 1) if extent > 2}
     for extent in sorted(extents, reverse=True):
-        one, other = (_rows_and_columns(form, extent, order) for form in (first, second))
-        if one is not None and other is not None:
-            (row, column), (other_row, other_column) = one, other
+        first_pair, second_pair = (_rows_and_columns(form, extent, order) for form in (first, second))
+        if first_pair is not None and second_pair is not None:
+            (row, column), (other_row, other_column) = first_pair, second_pair
             if _differ(row, other_row, order) or _differ(column, other_column, order):
                 return True
     return False
@@ -303,6 +305,6 @@ def _is_positive(form: Form, order: Sequence[_Range]) -> bool:
         factor = form.get(symbol, 0)
         if factor:
             bounds = lows if factor > 0 else highs
-            rest = order[position + 1 :]
-            return any(_is_positive(with_bound(form, symbol, bound), rest) for bound in bounds)
+            later = order[position + 1 :]
+            return any(_is_positive(with_bound(form, symbol, bound), later) for bound in bounds)
     return form.keys() <= {None} and form.get(None, 0) >= 1

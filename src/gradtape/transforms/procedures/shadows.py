@@ -272,7 +272,7 @@ class _Kinks:
     """
 
     def __init__(
-        self, procedure: Procedure, given: Sequence[Content] = (), result: Content | None = None
+        self, procedure: Procedure, kinked_parameters: Sequence[Content] = (), result: Content | None = None
     ) -> None:
         self.has_result = False
         self.squares: dict[Node, tuple[Value, tuple[Value, ...]]] = {}
@@ -284,13 +284,13 @@ class _Kinks:
         statements = list(walk(procedure.body))
         applies = [statement for statement in statements if isinstance(statement, Apply)]
         inside = [node for apply in applies for node in apply.graph.nodes]
-        if not given and not any(map(_has_square_without_kink, (*nodes, *inside))):
+        if not kinked_parameters and not any(map(_has_square_without_kink, (*nodes, *inside))):
             return
         self._products = _differentiated(nodes, used)
         stored = list(stores(statements))
-        kinked: set[Location | Content] = {location_of(content) for content in given}
+        kinked: set[Location | Content] = {location_of(content) for content in kinked_parameters}
         shared = {location_of(content) for content in procedure.parameters}
-        numbers = {content: content for content in given if isinstance(content, Value)}
+        numbers = {content: content for content in kinked_parameters if isinstance(content, Value)}
         self._leaves: dict[Value, Location | Content] = {}
         while True:  # ends: each round adds a location
             self._leaves = {value: location for value, location in loads(statements) if location in kinked}
@@ -347,10 +347,10 @@ class _Kinks:
         square = square_of_elements(output, never_stop) if output.dtype.kind == "f" else None
         if square is None:
             return False
-        given = dict(zip(apply.graph.inputs, apply.inputs, strict=True))
+        operands = dict(zip(apply.graph.inputs, apply.inputs, strict=True))
         return bool(square.with_kink) or any(
             operand.pointer.memory in kinked if isinstance(operand, Span) else has_kink(operand, self._leaves)
-            for operand in (given[x] for x in square.others if x in given)
+            for operand in (operands[x] for x in square.others if x in operands)
         )
 
     def _want_of(self, apply: Apply, output: Value, kinked: Collection[Location | Content]) -> None:
@@ -378,10 +378,15 @@ class _Kinks:
                 continue
             for other, equal in enumerate(map(self._factor, right)):
                 if equal is value or (not is_leaf and is_same(value, equal)):
-                    rest = (*left[:position], *left[position + 1 :], *right[:other], *right[other + 1 :])
+                    other_factors = (
+                        *left[:position],
+                        *left[position + 1 :],
+                        *right[:other],
+                        *right[other + 1 :],
+                    )
                     # Transforms know the squares of what a row computes, times numbers.
-                    if is_leaf or not all(isinstance(factor, Literal) for factor in rest):
-                        return value, rest
+                    if is_leaf or not all(isinstance(factor, Literal) for factor in other_factors):
+                        return value, other_factors
         return None
 
     def _factor(self, value: Value) -> Value:
@@ -414,13 +419,13 @@ def _computes_kinks(procedure: Procedure) -> bool:
 def _differentiated(nodes: Sequence[Node], used: Sequence[Value]) -> list[Node]:
     """Return the products through which derivatives go."""
     reached = set(used)
-    found: list[Node] = []
+    products: list[Node] = []
     for node in reversed(nodes):
         if not reached.isdisjoint(node.outs):
             reached.update(differentiable_inputs(node))
             if node.out.dtype.kind == "f" and factors_of_square(node) is not None:
-                found.append(node)
-    return found
+                products.append(node)
+    return products
 
 
 class _Squared(Rewriter):
@@ -430,7 +435,7 @@ class _Squared(Rewriter):
         self,
         procedure: Procedure,
         kinks: _Kinks,
-        places: Sequence[int] = (),
+        kinked_positions: Sequence[int] = (),
         result: Content | None = None,
     ) -> None:
         super().__init__()
@@ -438,7 +443,7 @@ class _Squared(Rewriter):
         self._build = ProcedureBuilder(procedure.name, names(procedure))
         self._shadows = Shadows(self._build, kinks.locations, "squared")
         self._squares: dict[Value, Value] = {}
-        for position in places:
+        for position in kinked_positions:
             parameter, type_ = procedure.parameters[position], procedure.types[position]
             if isinstance(parameter, Pointer):
                 self._shadows.add_parameter(parameter, type_)
@@ -448,30 +453,32 @@ class _Squared(Rewriter):
 
     def rewritten(self, procedure: Procedure) -> Procedure:
         """Return the procedure with its shadows, and with those of parameters as further parameters."""
-        made = super().rewritten(procedure)
-        made = replaced(
-            made,
-            parameters=[*made.parameters, *self._build.parameters],
-            types=[*made.types, *self._build.types],
+        extended = super().rewritten(procedure)
+        extended = replaced(
+            extended,
+            parameters=[*extended.parameters, *self._build.parameters],
+            types=[*extended.types, *self._build.types],
         )
         result = self._result
         if result is None:
-            return made
+            return extended
         square = self._shadows.of(result) if isinstance(result, Pointer) else self._square(result)
         type_ = procedure.result_types[list(procedure.results).index(result)]
-        return replaced(made, results=[*made.results, square], result_types=[*made.result_types, type_])
+        return replaced(
+            extended, results=[*extended.results, square], result_types=[*extended.result_types, type_]
+        )
 
     def made(self, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
         outs = super().made(node, inputs)
         square = self._kinks.squares.get(node)
         if square is None:
             return outs
-        value, rest = square
-        factors = [self.becomes.get(factor, factor) for factor in rest]
+        value, other_factors = square
+        factors = [self.becomes.get(factor, factor) for factor in other_factors]
         squared = self._squares.get(value)
         if squared is None:
-            own = self.becomes[value]
-            squared = multiply(own, own)
+            plain = self.becomes[value]
+            squared = multiply(plain, plain)
         product = reduce(multiply, factors, squared)
         return [with_tangent_of(outs[0], conform(product, outs[0].dtype, ()))]
 
@@ -485,12 +492,12 @@ class _Squared(Rewriter):
         return conform(self.value(product), value.dtype, ())
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        found: list[Statement] = []
-        with self._build.block(found):
+        block: list[Statement] = []
+        with self._build.block(block):
             for statement in statements:
                 self._build.append(self.statement(statement))
                 self._append_shadow(statement)
-        return found
+        return block
 
     def _append_shadow(self, statement: Statement) -> None:
         """Append the statement that does with the shadow what a statement does."""

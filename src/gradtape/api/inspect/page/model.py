@@ -139,16 +139,16 @@ class Watch(Recorder):
     def unconnected(self, tape: Any, targets: Sequence[Any], sources: Sequence[Any]) -> None:
         """Explain why a tape has no gradient, while it still has its record."""
         for source in sources:
-            found = explain_gradient(tape, targets[0], source)
-            file, line = self.files.place(found.site)
+            explanation = explain_gradient(tape, targets[0], source)
+            file, line = self.files.place(explanation.site)
             problem: dict[str, Any] = {
                 "kind": "none",
-                "what": f"a gradient is None: {found.reason}",
-                "why": found.text,
-                "remedy": found.remedy,
+                "what": f"a gradient is None: {explanation.reason}",
+                "why": explanation.text,
+                "remedy": explanation.remedy,
                 "file": file,
                 "line": line,
-                "op": found.op or "",
+                "op": explanation.op or "",
                 "of": "",
                 "call": 0,
             }
@@ -222,13 +222,13 @@ class WatchedRun(Report):
         functions: list[dict[str, Any]] = []
         programs: list[dict[str, Any]] = []
         events: list[dict[str, Any]] = []
-        seen = sorted(self._seen, key=lambda entry: -entry[2].seconds)
+        entries = sorted(self._seen, key=lambda entry: -entry[2].seconds)
         ranked = sorted(
-            (figures for *_, found in seen for _, figures in found), key=lambda kernel: -kernel.seconds
+            (figures for *_, kernels in entries for _, figures in kernels), key=lambda kernel: -kernel.seconds
         )
         shown = {id(kernel) for kernel in ranked[:MOST_PROGRAMS]}
-        total = sum(entry[2].seconds for entry in seen) or 1.0
-        for key, record, function, found in seen:
+        total = sum(entry[2].seconds for entry in entries) or 1.0
+        for key, record, function, kernels in entries:
             number = len(functions)
             names = _parameters(self._watch.functions.get(key))
             file = (
@@ -247,10 +247,10 @@ class WatchedRun(Report):
                     "trace": function.trace,
                     "compile": function.compile,
                     "programs": [],
-                    "left": sum(id(figures) not in shown for _, figures in found),
+                    "left": sum(id(figures) not in shown for _, figures in kernels),
                 }
             )
-            for program, measured in sorted(found, key=lambda pair: -pair[1].seconds):
+            for program, measured in sorted(kernels, key=lambda pair: -pair[1].seconds):
                 if id(measured) in shown:
                     functions[-1]["programs"].append(len(programs))
                     programs.append(_program(program, measured, files, key, number, names))
@@ -281,17 +281,17 @@ class WatchedRun(Report):
     def _explained(self) -> list[dict[str, Any]]:
         """Return why results were not finite or zero: the calls are repeated op by op."""
         assert self._watch is not None
-        found: list[dict[str, Any]] = []
+        problems: list[dict[str, Any]] = []
         sites = [key for key, *_ in sorted(self._seen, key=lambda entry: -entry[2].seconds)]
         for (kind, site), suspect in self._watch.suspects.items():
             call = (suspect.function, suspect.args, suspect.kwargs)
-            made = (
+            explained = (
                 explain_zeros(*call, self.files)
                 if kind == "zero"
                 else [explain_nonfinite(*call, suspect.number, self.files)]
             )
-            found += [{**problem, "function": sites.index(site)} for problem in made]
-        return found
+            problems += [{**problem, "function": sites.index(site)} for problem in explained]
+        return problems
 
 
 def watch_call(function: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> WatchedRun:
@@ -311,10 +311,12 @@ def watch_call(function: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 def _is_pure(site: CallSite, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether calls like this one run machine code that changes nothing."""
-    found = site.specialisations_for(CallArguments(args, kwargs, site.static))
-    return bool(found) and all(
-        not one.state.assigned and one.draws is None and one.program.kernel.loaded is not None
-        for one in found
+    specialisations = site.specialisations_for(CallArguments(args, kwargs, site.static))
+    return bool(specialisations) and all(
+        not specialisation.state.assigned
+        and specialisation.draws is None
+        and specialisation.program.kernel.loaded is not None
+        for specialisation in specialisations
     )
 
 
@@ -330,21 +332,21 @@ def _program(
     program: Program, measured: KernelFigures, files: Files, key: Any, function: int, names: list[str]
 ) -> dict[str, Any]:
     kernel = program.kernel
-    found = describe_program(
+    described = describe_program(
         program.graph, measured, files, names, kernel.reason if kernel.loaded is None else ""
     )
     guards: list[dict[str, Any]] = []
     traces = key.specialisations() if isinstance(key, CallSite) else []
-    own = next((trace for trace in traces if trace.graph is program.graph), None)
-    for guard in () if own is None else own.guards:
+    own_trace = next((trace for trace in traces if trace.graph is program.graph), None)
+    for guard in () if own_trace is None else own_trace.guards:
         file, line = files.place(guard.site)
         found_then = bool(guard.expected) if guard.value.dtype.kind == "b" else guard.expected
         guards.append({"file": file, "line": line, "expected": str(found_then)})
     return {
-        **found,
+        **described,
         "function": function,
         "signature": signature(program.graph),
-        "for_python": own is None and isinstance(key, CallSite),
+        "for_python": own_trace is None and isinstance(key, CallSite),
         "origin": kernel.origin if kernel.loaded is not None else INTERPRETER,
         "runs": measured.runs,
         "misses": measured.misses,
@@ -403,14 +405,14 @@ def _sources(
         for stage in ("compiled", "traced"):
             for row in program[stage]["nodes"] if program[stage] else ():
                 used.setdefault(row["file"], set()).add(row["line"])
-    found = []
+    sources = []
     for name, number in files.numbers.items():
         lines = [line.rstrip("\n") for line in linecache.getlines(name)]
         first, last = 1, len(lines)
         if len(lines) > MOST_SOURCE:
             first = max(min(used.get(number, {1})) - AROUND, 1)
             last = min(max(used.get(number, {1})) + AROUND, first + MOST_SOURCE)
-        found.append(
+        sources.append(
             {
                 "name": name.replace("\\", "/").rpartition("/")[2],
                 "path": name,
@@ -418,4 +420,4 @@ def _sources(
                 "lines": lines[first - 1 : last],
             }
         )
-    return found
+    return sources

@@ -45,9 +45,11 @@ def _flat_or_strict(arr: Any, axis: Any) -> tuple[Value, int]:
 )
 def delete(arr: Any, obj: Any, axis: Any = None) -> Value:
     """Follow `numpy.delete`; what is deleted must be known."""
-    x, place = _flat_or_strict(arr, axis)
-    kept = np.delete(np.arange(x.shape[place]), obj if isinstance(obj, slice) else concrete(obj, "obj"))
-    return getitem(x, (slice(None),) * place + (kept,))
+    x, position = _flat_or_strict(arr, axis)
+    kept_positions = np.delete(
+        np.arange(x.shape[position]), obj if isinstance(obj, slice) else concrete(obj, "obj")
+    )
+    return getitem(x, (slice(None),) * position + (kept_positions,))
 
 
 @implements(
@@ -69,27 +71,27 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Value:
 )
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     """Follow `numpy.insert`; where to insert must be known."""
-    x, place = _flat_or_strict(arr, axis)
-    extent = x.shape[place]
+    x, position = _flat_or_strict(arr, axis)
+    extent = x.shape[position]
     where: Any = obj if isinstance(obj, slice) else concrete(obj, "obj")
     v = convert_number(values, x.dtype)
     v = reshape(v, (1,) * (x.ndim - v.ndim) + v.shape)
     single = not isinstance(where, slice) and np.ndim(where) == 0 and where.dtype != bool
     if single:
         if not -extent <= where <= extent:
-            raise IndexError(f"index {where} is out of bounds for axis {place} with size {extent}")
-        v = moved(v, (0,), (place,))
-        count = v.shape[place]
+            raise IndexError(f"index {where} is out of bounds for axis {position} with size {extent}")
+        v = moved(v, (0,), (position,))
+        count = v.shape[position]
         order = np.insert(np.arange(extent), np.full(count, where), np.arange(extent, extent + count))
     else:
         count = len(range(*where.indices(extent))) if isinstance(where, slice) else _count(where)
         order = np.insert(np.arange(extent), where, np.arange(extent, extent + count))
-    shape = (*x.shape[:place], count, *x.shape[place + 1 :])
+    shape = (*x.shape[:position], count, *x.shape[position + 1 :])
     if np.broadcast_shapes(v.shape, shape) != shape:
         raise ValueError(
             f"could not broadcast values of shape {v.shape} to the inserted part of shape {shape}"
         )
-    return getitem(join([x, broadcast_to(v, shape)], place), (slice(None),) * place + (order,))
+    return getitem(join([x, broadcast_to(v, shape)], position), (slice(None),) * position + (order,))
 
 
 def _count(where: Any) -> int:
@@ -107,8 +109,8 @@ def count_of_leading(mask: Value) -> int:
     if mask.size == 0:
         return 0
     first = getitem(mask, 0)
-    if (passed := HOOKS.check(logical_not(first))) is not None:
-        if not passed:
+    if (guarded := HOOKS.check(logical_not(first))) is not None:
+        if not guarded:
             raise ConcretizationError(
                 "an array begins or ends with a zero in the body of a loop, or in a function that a solver calls",
                 where=here.site,
@@ -136,20 +138,20 @@ def trimmed(x: Value, trim: Any = "fb", axis: Any = None) -> tuple[slice, ...]:
         return (slice(first, max(x.size - last, first)),)
     positions = np.arange(x.size).reshape(x.shape)
     marked = np.where(concrete(x, "filt") != 0, positions + 1, 0)
-    kept = np.trim_zeros(marked, trim) if axis is None else np.trim_zeros(marked, trim, axis)
-    if kept.size == 0:
-        return tuple([slice(0, extent) for extent in kept.shape])
-    found = np.argwhere(np.isin(positions + 1, kept[kept != 0]))
-    low = found.min(axis=0)
+    kept_box = np.trim_zeros(marked, trim) if axis is None else np.trim_zeros(marked, trim, axis)
+    if kept_box.size == 0:
+        return tuple([slice(0, extent) for extent in kept_box.shape])
+    nonzero_positions = np.argwhere(np.isin(positions + 1, kept_box[kept_box != 0]))
+    low = nonzero_positions.min(axis=0)
     return tuple(
         slice(int(first), int(first) + n) if n != whole else slice(None)
-        for first, n, whole in zip(_starts(marked, kept, low), kept.shape, x.shape, strict=True)
+        for first, n, whole in zip(_starts(marked, kept_box, low), kept_box.shape, x.shape, strict=True)
     )
 
 
-def _starts(marked: Any, kept: Any, low: Any) -> Any:
+def _starts(marked: Any, kept_box: Any, low: Any) -> Any:
     """Return where the kept box begins: as far before its first nonzero element as inside it."""
-    return low - np.argwhere(kept != 0).min(axis=0)
+    return low - np.argwhere(kept_box != 0).min(axis=0)
 
 
 @implements(
@@ -163,13 +165,13 @@ def _starts(marked: Any, kept: Any, low: Any) -> Any:
 )
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Value, ...]:
     """Follow `numpy.unravel_index`."""
-    rest = as_positions(indices)
+    quotient = as_positions(indices)
     extents = as_shape(shape)
-    found: list[Value] = []
+    coordinates: list[Value] = []
     for extent in extents if order == "F" else extents[::-1]:
-        found.append(remainder(rest, max(extent, 1)))
-        rest = floor_divide(rest, max(extent, 1))
-    return tuple(found if order == "F" else found[::-1])
+        coordinates.append(remainder(quotient, max(extent, 1)))
+        quotient = floor_divide(quotient, max(extent, 1))
+    return tuple(coordinates if order == "F" else coordinates[::-1])
 
 
 @implements(
@@ -205,7 +207,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
 @implements(np.ix_, samples=(sample(np.array([0, 2]), np.array([1, 1, 0])),), dtypes="")
 def ix_(*args: Any) -> tuple[Value, ...]:
     """Follow `numpy.ix_`."""
-    found = []
+    grids = []
     for k, arg in enumerate(args):
         index = as_array(arg)
         if index.ndim != 1:
@@ -213,8 +215,8 @@ def ix_(*args: Any) -> tuple[Value, ...]:
         if index.dtype == BOOL:
             index = as_array(np.flatnonzero(concrete(arg, "mask")))
         index = convert(index, INTP) if index.size == 0 else index
-        found.append(reshape(index, tuple(index.size if j == k else 1 for j in range(len(args)))))
-    return tuple(found)
+        grids.append(reshape(index, tuple(index.size if j == k else 1 for j in range(len(args)))))
+    return tuple(grids)
 
 
 @implements(np.diag_indices_from, samples=(sample((3, 3)), sample((2, 3)), sample((2,))), dtypes="")
