@@ -127,7 +127,7 @@ def to_complex(self: Interpreter, x: Any = 0.0, y: Any = 0.0) -> Any:
         return as_python_number(converted(x, COMPLEX128))
     if number_type(x)[0].kind == "c" or number_type(y)[0].kind == "c":
         return binary(self.build, operator.add, x, binary(self.build, operator.mul, y, 1j))
-    parts = [conform(as_value(one), FLOAT64, ()) for one in (x, y)]
+    parts = [conform(as_value(part), FLOAT64, ()) for part in (x, y)]
     return weak(emit(UFUNCS["from_parts"], parts))  # type: ignore[arg-type]
 
 
@@ -262,18 +262,18 @@ def _extreme(name: str, compare: Any) -> Callable[..., Any]:
                 return first_extremum(args[0], name == "max")
             args = tuple(items or ())
         best = args[0]
-        for one in args[1:]:
-            best = _better(self, compare, best, one)
+        for candidate in args[1:]:
+            best = _better(self, compare, best, candidate)
         return best
 
     return replacement
 
 
-def _better(self: Interpreter, compare: Any, best: Any, one: Any) -> Any:
-    chosen = binary(self.build, compare, one, best)
+def _better(self: Interpreter, compare: Any, best: Any, candidate: Any) -> Any:
+    chosen = binary(self.build, compare, candidate, best)
     if not isinstance(chosen, Value):
-        return one if chosen else best
-    return settled(where(chosen, one, best))
+        return candidate if chosen else best
+    return settled(where(chosen, candidate, best))
 
 
 FUNCTIONS[max] = _extreme("max", operator.gt)
@@ -335,8 +335,8 @@ def length(self: Interpreter, x: Any) -> Any:
 
 @runs(range, "numba.prange")
 def range_(self: Interpreter, *args: Any) -> Any:
-    given = [as_integer(x, "an argument of range") for x in args]
-    start, stop, step = (0, given[0], 1) if len(given) == 1 else (*given, 1)[:3]
+    integers = [as_integer(x, "an argument of range") for x in args]
+    start, stop, step = (0, integers[0], 1) if len(integers) == 1 else (*integers, 1)[:3]
     return RangeValue(start, stop, step)
 
 
@@ -451,7 +451,7 @@ def map_(self: Interpreter, function: Any, *iterables: Any) -> Any:
 def isinstance_(self: Interpreter, x: Any, kinds: Any) -> bool:
     if is_static(x):
         return isinstance(x, kinds)
-    return _only(self, x, {issubclass(one, kinds) for one in classes_of(self, x)})
+    return _only(self, x, {issubclass(cls, kinds) for cls in classes_of(self, x)})
 
 
 @runs(type)
@@ -462,7 +462,7 @@ def type_(self: Interpreter, x: Any) -> type:
 def _only(self: Interpreter, x: Any, answers: set[T]) -> T:
     """Return the one answer to a question for a class."""
     if len(answers) > 1:
-        names = " or ".join(sorted(one.__name__ for one in classes_of(self, x)))
+        names = " or ".join(sorted(cls.__name__ for cls in classes_of(self, x)))
         refuse(
             f"the class of {shown(x)} is needed, and it is {names}, depending on the iteration or the branch",
             "give the number one class, for example with float(...) where it is assigned",
@@ -523,7 +523,7 @@ PYTHON_CLASSES: Final[dict[str, type]] = {"b": bool, "c": complex, "f": float, "
 
 
 @runs(str, repr, format)
-def str_(self: Interpreter, x: Any = "", *rest: Any) -> str:
+def str_(self: Interpreter, x: Any = "", *encoding: Any) -> str:
     return str(x) if is_static(x) and not isinstance(x, Closure) else "{}"
 
 
@@ -546,8 +546,8 @@ def getattr_(self: Interpreter, x: Any, name: str, *default: Any) -> Any:
 def reduce_(self: Interpreter, function: Any, iterable: Any, *first: Any) -> Any:
     items = [*first, *tuple_(self, iterable)]
     result = items[0]
-    for one in items[1:]:
-        result = self.call(self, function, [result, one], {})
+    for item in items[1:]:
+        result = self.call(self, function, [result, item], {})
     return result
 
 

@@ -138,11 +138,13 @@ def translate_leaves(
         translator = _Translator(function, [None] * len(leaves), strides_of)
         translation = translator.translate(leaves, spec)
         build = translator.build
-        if build.reads_order and (build.loses_order or any(own is not None for own in strides)):
+        if build.reads_order and (
+            build.loses_order or any(strides_of_leaf is not None for strides_of_leaf in strides)
+        ):
             translator = _Translator(function, strides, strides_of)
             translator.build.keeps_order = True
             translation = translator.translate(leaves, spec)
-        elif any(own is not None for own in strides):
+        elif any(strides_of_leaf is not None for strides_of_leaf in strides):
             translation.orders.update(dict.fromkeys(range(len(translation.procedure.result_types)), ()))
         return translation
     except RecursionError:
@@ -181,16 +183,16 @@ class _Translator:
         self.types: list[Aval] = []
 
     def translate(self, leaves: Sequence[Any], spec: TreeSpec) -> Translation:
-        positions = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Aval)]
+        positions = [position for position, leaf in enumerate(leaves) if isinstance(leaf, Aval)]
         parameters = {
-            place: self.laid_out(self.parameter(f"x{place}", leaves[place]), self.strides[place])
-            for place in positions
+            position: self.laid_out(self.parameter(f"x{position}", leaves[position]), self.strides[position])
+            for position in positions
         }
         entered = list(self.build.start)
-        given = [parameters.get(place, leaf) for place, leaf in enumerate(leaves)]
-        args, kwargs = unflatten(spec, given)
+        arguments = [parameters.get(position, leaf) for position, leaf in enumerate(leaves)]
+        args, kwargs = unflatten(spec, arguments)
         abstract = tuple(map(self.interpreter_value, args))
-        named = {name: self.interpreter_value(one) for name, one in kwargs.items()}
+        named = {name: self.interpreter_value(argument) for name, argument in kwargs.items()}
         result = call(self.interpreter, self.function, abstract, named)
         if result is MISSING or isinstance(result, Conflict):
             refuse("the function returns different kinds of objects on different paths")
@@ -211,9 +213,9 @@ class _Translator:
     def interpreter_value(self, argument: Any) -> Any:
         """Return an argument as an abstract value: lists become lists of the interpreter."""
         if isinstance(argument, list):
-            made = self.interpreter.new_list([self.interpreter_value(item) for item in argument])
-            self.interpreter.arguments.add(made)
-            return made
+            list_value = self.interpreter.new_list([self.interpreter_value(item) for item in argument])
+            self.interpreter.arguments.add(list_value)
+            return list_value
         if type(argument) is tuple:
             return tuple([self.interpreter_value(item) for item in argument])
         if is_concrete_or_traced(argument):
@@ -250,8 +252,8 @@ class _Translator:
 
     def capture(self, array: Any, name: str) -> Any:
         """Return an array from outside, or a traced number, as a parameter."""
-        found = self.captured.get(id(array))
-        if found is None:
+        entry = self.captured.get(id(array))
+        if entry is None:
             if issubclass(type(array), np.ndarray):  # a traced array says that it is one
                 if not array.shape:
                     return array[()]
@@ -264,8 +266,8 @@ class _Translator:
                 strides = self.strides_of(array)
                 self.build.loses_order |= strides is not None
                 parameter = self.laid_out(parameter, strides if self.build.keeps_order else None)
-            found = self.captured[id(array)] = (array, parameter)
-        return found[1]
+            entry = self.captured[id(array)] = (array, parameter)
+        return entry[1]
 
     # Results
 
@@ -332,12 +334,12 @@ class _Translator:
         """Add the new contents of arguments that are written, other than on entry, to the results."""
         later = [statement for statement in self.build.start if statement not in entered]
         written = {pointer.memory for pointer in stored((*later, *self.build.body))}
-        found = {}
-        for place, view in parameters.items():
+        copies = {}
+        for position, view in parameters.items():
             if isinstance(view, ArrayView) and view.pointer.memory in written:
                 copy = ArrayView(self.build, view.pointer, view.offset, view.shape, view.strides)
-                found[place] = self.add_copy(copy)
-        return found
+                copies[position] = self.add_copy(copy)
+        return copies
 
     def add_copy(self, view: ArrayView) -> int:
         type_ = view.aval
@@ -356,9 +358,9 @@ class _Translator:
             pointer = view.pointer
             if pointer.memory not in written:
                 continue
-            place = build.parameters.index(pointer)
+            position = build.parameters.index(pointer)
             entry = Pointer(pointer.name, Memory(f"{pointer.name}.entry", pointer.dtype))
-            build.parameters[place] = entry
+            build.parameters[position] = entry
             before, build.start[:] = list(build.start), []
             with build.at_start():
                 size = view.aval.size

@@ -95,19 +95,21 @@ def reverse_sweep(
 
     Where `masks` has one for a target, its cotangent is zero by selection outside the mask (see `Cotangent`).
     """
-    wanted = set(sources)
+    needed_sources = set(sources)
     # Sources are not stops for the walk: another source may lie above them, and its gradient is total.
     nodes, _ = extract(
         targets,
         (),
-        stop=lambda value: value.node is None or value in barriers or (stop(value) and value not in wanted),
+        stop=lambda value: (
+            value.node is None or value in barriers or (stop(value) and value not in needed_sources)
+        ),
         follow=visible_inputs,
     )
-    active = active_values(nodes, wanted, cancelling_shifts(nodes, targets, wanted))
+    active = active_values(nodes, needed_sources, cancelling_shifts(nodes, targets, needed_sources))
     found = Cotangents(barriers)
 
     def is_closed(value: Value) -> bool:
-        return value in wanted or value in barriers or stop(value)
+        return value in needed_sources or value in barriers or stop(value)
 
     for target, cotangent, mask in zip(targets, cotangents, masks or [None] * len(targets), strict=True):
         found.add(target, Cotangent(cotangent, mask))
@@ -124,25 +126,29 @@ def reverse_sweep(
     return Sweep(tuple(targets), tuple(sources), tuple(results), found.items)
 
 
-def pull_back(node: Node, active: set[Value], found: Cotangents, is_closed: Callable[[Value], bool]) -> None:
+def pull_back(
+    node: Node, active: set[Value], cotangents: Cotangents, is_closed: Callable[[Value], bool]
+) -> None:
     """Add the cotangents of a node's active inputs; `is_closed` holds for values at which derivatives end."""
     op = node.op
     with at(derivative_site(node, backward=True)):
-        whole = whole_at(node, is_closed)
-        if isinstance(whole, Recomputed):
-            cotangent = found.get(node.out)
+        rule_of_whole = whole_at(node, is_closed)
+        if isinstance(rule_of_whole, Recomputed):
+            cotangent = cotangents.get(node.out)
             assert cotangent is not None
-            found.add(whole.value, cotangent)
-            active |= active_values(whole.nodes, active)
-            for one in reversed(whole.nodes):
-                if any(out in active and found.get(out) is not None for out in one.outs):
-                    pull_back(one, active, found, is_closed)
+            cotangents.add(rule_of_whole.value, cotangent)
+            active |= active_values(rule_of_whole.nodes, active)
+            for part_of_node in reversed(rule_of_whole.nodes):
+                if any(out in active and cotangents.get(out) is not None for out in part_of_node.outs):
+                    pull_back(part_of_node, active, cotangents, is_closed)
             return
-        if whole is not None:
-            _pull_linearised(node, whole.operands, lambda values: [whole.push(values)], active, found)
+        if rule_of_whole is not None:
+            _pull_linearised(
+                node, rule_of_whole.operands, lambda values: [rule_of_whole.push(values)], active, cotangents
+            )
             return
         if isinstance(op, Elementwise) and op.partials is not None:
-            cotangent = found.get(node.out)
+            cotangent = cotangents.get(node.out)
             assert cotangent is not None
             for operand, rule in zip(node.inputs, op.partials, strict=True):
                 if rule is not None and operand in active:
@@ -151,25 +157,25 @@ def pull_back(node: Node, active: set[Value], found: Cotangents, is_closed: Call
                     # Zeros times a number are zeros.
                     number = number_of(partial)
                     applied = cotangent.is_applied and number is not None and cmath.isfinite(number)
-                    found.add(operand, Cotangent(part, cotangent.mask, applied))
+                    cotangents.add(operand, Cotangent(part, cotangent.mask, applied))
             return
         if isinstance(op, Custom):
             if not is_observed():
-                _pull_by_rule(node, active, found)
+                _pull_by_rule(node, active, cotangents)
                 return
             with inner_sweeps() as inner:
-                _pull_by_rule(node, active, found)
+                _pull_by_rule(node, active, cotangents)
             for sweep in inner:
                 notify(replace(sweep, node=node))
             return
         if isinstance(op, OwnPullback):
-            wanted = [operand in active for operand in node.inputs]
-            parts = op.pull(node, list(map(found.get, node.outs)), wanted)
-            for operand, part_, chosen in zip(node.inputs, parts, wanted, strict=True):
+            needed = [operand in active for operand in node.inputs]
+            parts = op.pull(node, list(map(cotangents.get, node.outs)), needed)
+            for operand, part_, chosen in zip(node.inputs, parts, needed, strict=True):
                 if chosen and part_ is not None:
-                    found.add(operand, part_)
+                    cotangents.add(operand, part_)
             return
-        _pull_linearised(node, node.inputs, lambda values: op.jvp(node, values), active, found)
+        _pull_linearised(node, node.inputs, lambda values: op.jvp(node, values), active, cotangents)
 
 
 def _pull_linearised(
@@ -177,7 +183,7 @@ def _pull_linearised(
     operands: Sequence[Value],
     push: Callable[[list[Value | None]], Sequence[Value | None]],
     active: set[Value],
-    found: Cotangents,
+    cotangents: Cotangents,
 ) -> None:
     """Add the cotangents of active operands of a node's outputs, by the transpose of the linear map `push`."""
     tag = TraceTag()
@@ -192,7 +198,7 @@ def _pull_linearised(
         )
     pairs = []
     for out, tangent in zip(node.outs, outs, strict=True):
-        cotangent = found.get(out)
+        cotangent = cotangents.get(out)
         if tangent is not None and cotangent is not None:
             pairs.append((tangent, cotangent))
     starts = [tangent for tangent in tangents if tangent is not None]
@@ -200,14 +206,14 @@ def _pull_linearised(
     for operand, tangent in zip(operands, tangents, strict=True):
         part = None if tangent is None else pulled.get(tangent)
         if part is not None:
-            found.add(operand, part)
+            cotangents.add(operand, part)
     tag.recording = False
 
 
-def _pull_by_rule(node: Node, active: set[Value], found: Cotangents) -> None:
+def _pull_by_rule(node: Node, active: set[Value], cotangents: Cotangents) -> None:
     operands = visible_inputs(node)
-    wanted = [operand in active for operand in operands]
-    parts = node.params["rule"].pull_back(node, list(map(found.get, node.outs)), wanted)
-    for operand, part, chosen in zip(operands, parts, wanted, strict=True):
+    is_active = [operand in active for operand in operands]
+    parts = node.params["rule"].pull_back(node, list(map(cotangents.get, node.outs)), is_active)
+    for operand, part, chosen in zip(operands, parts, is_active, strict=True):
         if chosen and part is not None:
-            found.add(operand, part)
+            cotangents.add(operand, part)

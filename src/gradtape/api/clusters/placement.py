@@ -60,7 +60,9 @@ class Placement(NamedTuple):
     shares: list[Share]
     name: str
 
-    def submit(self, function: Callable[..., Any], key: str, own: Sequence[Any], *args: Any) -> list[Any]:
+    def submit(
+        self, function: Callable[..., Any], key: str, own_arguments: Sequence[Any], *args: Any
+    ) -> list[Any]:
         """Return the future of a call for each share, with arguments, what belongs to the share, and its parts.
 
         Another worker makes it if this one is lost.
@@ -79,7 +81,7 @@ class Placement(NamedTuple):
                 workers=[share.worker],
                 allow_other_workers=True,
             )
-            for number, (share, each) in enumerate(zip(self.shares, own, strict=True))
+            for number, (share, each) in enumerate(zip(self.shares, own_arguments, strict=True))
         ]
 
     def run(self, function: Callable[..., Any], *args: Any) -> list[Any] | None:
@@ -95,8 +97,8 @@ class Placement(NamedTuple):
                 self.client.run(_run, self.name, function, args, workers=list(workers), on_error="return")
             )
             try:
-                known = await self.client.scheduler.ncores()
-                return await answers if workers <= known.keys() else {}
+                cores = await self.client.scheduler.ncores()
+                return await answers if workers <= cores.keys() else {}
             finally:
                 answers.cancel()
 
@@ -117,7 +119,7 @@ def _call(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     share: tuple[str, int, list[Any]],
-    own: Any,
+    own_argument: Any,
     *parts: Any,
 ) -> Any:
     """Call a function for a share, and keep what the share is."""
@@ -127,8 +129,8 @@ def _call(
         shares = _known.get(name)
         if shares is None:
             shares = _known[name] = {}
-        shares[worker, number] = own, keys
-    return function(*args, own, *parts)
+        shares[worker, number] = own_argument, keys
+    return function(*args, own_argument, *parts)
 
 
 async def _run(
@@ -137,13 +139,13 @@ async def _run(
     """Return the results of a function for the shares of this worker, by their numbers; it runs in the threads that run tasks."""
     loop, threads, data = asyncio.get_running_loop(), dask_worker.executors["default"], dask_worker.data
     with _lock:
-        known = list((_known.get(name) or {}).items())
-    shares = {number: share for (worker, number), share in known if worker == dask_worker.address}
+        stored = list((_known.get(name) or {}).items())
+    shares = {number: share for (worker, number), share in stored if worker == dask_worker.address}
     try:
         results = await asyncio.gather(
             *[
-                loop.run_in_executor(threads, function, *(*args, own, *[data[key] for key in keys]))
-                for own, keys in shares.values()
+                loop.run_in_executor(threads, function, *(*args, own_argument, *[data[key] for key in keys]))
+                for own_argument, keys in shares.values()
             ]
         )
     except Exception:  # the tasks that come in its place raise it where the user sees it
@@ -159,25 +161,28 @@ def placement(blocks: Sequence[Sequence[Delayed]]) -> Placement | None:
     keys = keys_of(blocks)
 
     async def ask() -> Any:
-        known = list({key for parts in keys for key in parts})
-        return await asyncio.gather(client.scheduler.who_has(keys=known), client.scheduler.ncores())
+        all_keys = list({key for parts in keys for key in parts})
+        return await asyncio.gather(client.scheduler.who_has(keys=all_keys), client.scheduler.ncores())
 
     holders, threads = client.sync(ask)
-    held: dict[str, list[int]] = defaultdict(list)
+    blocks_by_worker: dict[str, list[int]] = defaultdict(list)
     for block, parts in enumerate(keys):
-        found = [[worker for worker in holders.get(key) or () if worker in threads] for key in parts]
-        if not all(found):
+        holding = [[worker for worker in holders.get(key) or () if worker in threads] for key in parts]
+        if not all(holding):
             return None
-        counts = Counter([worker for workers in found for worker in workers])
+        counts = Counter([worker for workers in holding for worker in workers])
         # What a worker lacks it gets from another one, and keeps.
-        best = min(sorted(counts), key=lambda worker: (-counts[worker], len(held[worker]) / threads[worker]))
-        held[best].append(block)
-    made: list[Share] = []
-    for worker, own in held.items():
-        for first in range(min(threads[worker], len(own))):
-            mine = own[first :: threads[worker]]
-            made.append(Share(worker, mine, [key for block in mine for key in keys[block]]))
-    return Placement(client, keys, made, uuid.uuid4().hex)
+        best = min(
+            sorted(counts),
+            key=lambda worker: (-counts[worker], len(blocks_by_worker[worker]) / threads[worker]),
+        )
+        blocks_by_worker[best].append(block)
+    shares: list[Share] = []
+    for worker, own_blocks in blocks_by_worker.items():
+        for first in range(min(threads[worker], len(own_blocks))):
+            mine = own_blocks[first :: threads[worker]]
+            shares.append(Share(worker, mine, [key for block in mine for key in keys[block]]))
+    return Placement(client, keys, shares, uuid.uuid4().hex)
 
 
 def keys_of(blocks: Sequence[Sequence[Delayed]]) -> list[list[Any]]:

@@ -150,9 +150,9 @@ def switch(index: Any, branches: Sequence[Callable[[*Xs], V]], *operands: *Xs) -
     """
     here.site = user_site()
     if callable(branches) or not isinstance(branches, Sequence) or not branches:
-        got = "an empty one" if isinstance(branches, Sequence) else kind_of(branches)
+        description = "an empty one" if isinstance(branches, Sequence) else kind_of(branches)
         raise ArgumentError(
-            f"switch: branches must be a list or tuple of functions, got {got}",
+            f"switch: branches must be a list or tuple of functions, got {description}",
             where=here.site,
             remedy="gt.switch(index, [f, g], x)",
         )
@@ -170,7 +170,7 @@ def switch(index: Any, branches: Sequence[Callable[[*Xs], V]], *operands: *Xs) -
     return result
 
 
-def _refuse_lost_writes(traced: TracedBody, containers: Sequence[Substitute], what: str) -> None:
+def _refuse_lost_writes(traced: TracedBody, containers: Sequence[Substitute], description: str) -> None:
     """Refuse a branch that writes to its copies of the containers among the operands and does not return them."""
     changed = [each for each in containers if each.is_changed(each.initial)]
     returned = set(map(id, containers_in(traced.returned))) if changed else set()
@@ -178,7 +178,7 @@ def _refuse_lost_writes(traced: TracedBody, containers: Sequence[Substitute], wh
         if id(each.copy) not in returned:
             raise final(
                 InPlaceError(
-                    f"{what} writes to {each.name}",
+                    f"{description} writes to {each.name}",
                     where=traced.site,
                     why="a branch gets copies of the containers and objects among the operands, since it may not be taken",
                     remedy="return what it writes to",
@@ -186,20 +186,20 @@ def _refuse_lost_writes(traced: TracedBody, containers: Sequence[Substitute], wh
             )
 
 
-def _scalar(given: Any) -> Value | None:
+def _scalar(index: Any) -> Value | None:
     """Return a scalar as a value; None for any other object."""
-    if not isinstance(given, Handle | np.ndarray | np.generic | int):
+    if not isinstance(index, Handle | np.ndarray | np.generic | int):
         return None
-    value = as_value_of_rank(given, "the choice")
+    value = as_value_of_rank(index, "the choice")
     return None if value.ndim else value
 
 
-def _shown(given: Any) -> str:
-    if isinstance(given, Handle):
-        return f"an array {type_of(given.value)}"
-    if isinstance(given, np.ndarray):
-        return f"an ndarray of shape {given.shape} and dtype {given.dtype}"
-    return f"{given!r} of type {type(given).__name__}"
+def _shown(index: Any) -> str:
+    if isinstance(index, Handle):
+        return f"an array {type_of(index.value)}"
+    if isinstance(index, np.ndarray):
+        return f"an ndarray of shape {index.shape} and dtype {index.dtype}"
+    return f"{index!r} of type {type(index).__name__}"
 
 
 class _Branches:
@@ -232,12 +232,12 @@ class _Branches:
         self._caller = caller
         self._draws: list[tuple[int, BranchDraws]] = []
 
-    def run(self, index: Value, given: Any) -> Any:
+    def run(self, index: Value, original_index: Any) -> Any:
         """Record the choice, and return its results."""
         site = here.site
         with BodyTracer() as tracing:
             choice = index
-            runs, index = self._traced(tracing, index, None if isinstance(given, Handle) else index)
+            runs, index = self._traced(tracing, index, None if isinstance(original_index, Handle) else index)
             spec = self._common_spec(runs)
             results = self._common_types(runs)
             for run, values in zip(runs, results, strict=True):
@@ -257,30 +257,32 @@ class _Branches:
             ]
         here.site = site
         before = contents(assigned, self._caller)
-        passed = [operand(read) for read in shared[: len(shared) - len(assigned)]]
+        shared_operands = [operand(read) for read in shared[: len(shared) - len(assigned)]]
         last = len(self._functions) - 1
         numbers = [value for read, draws in self._draws for value in draws.chosen(read, last, choice)]
         outs = (
-            with_squares(switch_node(bodies, index, [*passed, *before, *self._operands.values, *numbers]))
+            with_squares(
+                switch_node(bodies, index, [*shared_operands, *before, *self._operands.values, *numbers])
+            )
             if bodies[0].outputs
             else ()
         )
         count = len(outs) - len(assigned)
         carry_on(assigned, outs[count:])
-        recorded = self._operands.recorded or isinstance(given, Handle)
+        recorded = self._operands.recorded or isinstance(original_index, Handle)
         return Leaves(flatten(runs[0].result)[0], spec, is_numeric).rebuild(
             handed_back(outs[:count], recorded)
         )
 
     def _traced(
-        self, tracing: BodyTracer, index: Value, known: Value | None
+        self, tracing: BodyTracer, index: Value, constant: Value | None
     ) -> tuple[list[TracedBody], Value]:
         """Trace the functions; return their traces and the number among these of the one that is chosen.
 
-        What a function computes of plain numbers that it captures, it computes while it is traced. So where the choice is `known`, no
+        What a function computes of plain numbers that it captures, it computes while it is traced. So where the choice is `constant`, no
         other function is called that could do so; and one that fails there counts only if it is chosen.
         """
-        chosen = None if known is None else self._clamped(known)
+        chosen = None if constant is None else self._clamped(constant)
         runs: dict[int, TracedBody] = {}
         failures: dict[int, Exception] = {}
         for number, (function, name, written) in enumerate(
@@ -352,9 +354,9 @@ class _Branches:
                 if is_numeric(leaf) != is_numeric(other) or not (
                     is_numeric(leaf) or leaf is other or leaf == other
                 ):
-                    place = place_of_leaf(run.result, position)
+                    path = place_of_leaf(run.result, position)
                     raise DtypeError(
-                        f"{self._caller}: result{place} is {leaf!r} in {name} and {other!r} in {self._names[0]}",
+                        f"{self._caller}: result{path} is {leaf!r} in {name} and {other!r} in {self._names[0]}",
                         where=run.site,
                         why="objects other than arrays and numbers are part of the program and cannot depend on values",
                         remedy="return numbers, or the same object from all",
@@ -383,25 +385,25 @@ class _Branches:
     def _differs(
         self, run: TracedBody, position: int, value: Value, name: str, common: Aval
     ) -> DtypeError | ShapeError:
-        place = place_of_leaf(run.result, position)
+        path = place_of_leaf(run.result, position)
         kind = ShapeError if value.shape != common.shape else DtypeError
         wide = max(value.shape, common.shape, key=len)
         fix = f"np.broadcast_to(x, {wide})" if kind is ShapeError else f"x.astype({common.dtype})"
         return kind(
-            f"{self._caller}: result{place} is {type_of(value)} in {name} and {type_of(common)} in {self._names[0]}",
+            f"{self._caller}: result{path} is {type_of(value)} in {name} and {type_of(common)} in {self._names[0]}",
             where=run.line_of(value),
             why="which branch is taken is not known before the program runs",
             remedy=f"return arrays of the same shape and dtype from all: {fix}",
         )
 
 
-def _joined(one: Aval, other: Aval) -> Aval | None:
+def _joined(first: Aval, second: Aval) -> Aval | None:
     """Return the type in which both can stand; None if there is none."""
-    if one.shape != other.shape:
+    if first.shape != second.shape:
         return None
-    if one.dtype == other.dtype:
-        return aval(one.shape, one.dtype, one.weak and other.weak)
-    for number, array in ((one, other), (other, one)):
+    if first.dtype == second.dtype:
+        return aval(first.shape, first.dtype, first.weak and second.weak)
+    for number, array in ((first, second), (second, first)):
         if number.weak and RANKS[number.dtype.kind] <= RANKS[array.dtype.kind]:
             return aval(array.shape, array.dtype, array.weak)
     return None

@@ -223,8 +223,8 @@ class ScanTracer:
         here.site = site
         outs = self._emitted(body, consts, [*self.carried.initial(), *contents(assigned, self.caller)])
         carry_on(assigned, outs[len(carries) : len(carries) + len(assigned)])
-        given = [*outs[: len(carries)], *outs[len(carries) + len(assigned) :]]
-        results = handed_back(given, self.init.recorded or self.elements.recorded)
+        outs_of_body = [*outs[: len(carries)], *outs[len(carries) + len(assigned) :]]
+        results = handed_back(outs_of_body, self.init.recorded or self.elements.recorded)
         spec = None if self._ys is None else flatten(self._ys)[1]
         stacked = None if spec is None else unflatten(spec, results[len(carries) :])
         return self.init.rebuild(results[: len(carries)]), stacked
@@ -241,8 +241,8 @@ class ScanTracer:
         carries = placeholders(types, tag)
         elements = placeholders(element_types(self.elements.values), tag)
         carry = self.init.with_arrays(carries)
-        given = (carry, self.elements.with_arrays(elements)) if self._pair else (index, carry)
-        traced = tracing.run(self.body, self._written, tag, [index, *carries, *elements], *given)
+        body_arguments = (carry, self.elements.with_arrays(elements)) if self._pair else (index, carry)
+        traced = tracing.run(self.body, self._written, tag, [index, *carries, *elements], *body_arguments)
         if self.draws is not None:
             traced.inputs = (*traced.inputs, *[draw.value for draw in self.draws.calls])
         return traced
@@ -252,16 +252,16 @@ class ScanTracer:
         result = traced.result
         if self._pair:
             if not isinstance(result, tuple | list) or len(result) != 2:
-                got = kind_of(result)
+                kind_returned = kind_of(result)
                 raise StructureError(
-                    f"{self.caller}: {self.name} returned {got}, not a pair of the carry and an output",
+                    f"{self.caller}: {self.name} returned {kind_returned}, not a pair of the carry and an output",
                     where=self.site,
                     remedy="return carry, y; without an output, return carry, None",
                 )
             result, self._ys = result
-        what = f"{self.caller}: the carry that {self.name} returned"
-        leaves = returned_nest(result, self.init, what, self.site)
-        values = [result_value(leaf, what) for leaf in leaves]
+        description = f"{self.caller}: the carry that {self.name} returned"
+        leaves = returned_nest(result, self.init, description, self.site)
+        values = [result_value(leaf, description) for leaf in leaves]
         traced.collect_nodes(
             [*values, *[leaf.value for leaf in flatten(self._ys)[0] if isinstance(leaf, Array)]]
         )
@@ -269,15 +269,15 @@ class ScanTracer:
 
     def _stacked_outputs(self, traced: TracedBody) -> list[Value]:
         """Return the elements of the stacked outputs of a run of the body."""
-        found = []
+        stacked = []
         for position, leaf in enumerate(flatten(self._ys)[0]):
-            what = at(f"{self.caller}: the output of {self.name}", place_of_leaf(self._ys, position))
-            refuse_static(leaf, what, self.site)
-            found.append(result_value(leaf, what))
-        return found
+            description = at(f"{self.caller}: the output of {self.name}", place_of_leaf(self._ys, position))
+            refuse_static(leaf, description, self.site)
+            stacked.append(result_value(leaf, description))
+        return stacked
 
     def _emitted(self, body: Body, consts: Sequence[BodyInput], carries: list[Value]) -> list[Value]:
-        shared = [operand(place) for place in consts]
+        shared = [operand(body_input) for body_input in consts]
         arrays = [*self.elements.values]
         if self.length and self.draws is not None:
             arrays += self.draws.stacks(self.length, self.reverse)
@@ -297,35 +297,37 @@ def _length(elements: NumericLeaves, length: Any, caller: str = "scan") -> int:
             remedy="pass np.arange(n) for a range, np.array(xs) for numbers; f can read other objects from the scope around it",
         )
     extents: dict[str, int] = {}
-    for place, value in zip(elements.places(), elements.values, strict=True):
+    for path, value in zip(elements.places(), elements.values, strict=True):
         if not value.ndim:
             raise ShapeError(
-                f"{caller}: {place} is a number; it has no first axis",
+                f"{caller}: {path} is a number; it has no first axis",
                 where=here.site,
                 why="each iteration gets one element along the first axis of every array in xs (a list is a container, not an array)",
                 remedy="np.array(xs) makes an array of a list of numbers; what all iterations share can be read from outside f",
             )
-        extents[place] = value.shape[0]
+        extents[path] = value.shape[0]
     remedy = "length=10 for ten iterations"
-    wanted = None if length is None else integer_of(length, caller, "length", 0, remedy)
+    stated_length = None if length is None else integer_of(length, caller, "length", 0, remedy)
     if not extents:
-        if wanted is None:
+        if stated_length is None:
             raise ArgumentError(
                 f"{caller}: {'neither xs nor length is given' if caller == 'scan' else 'xs holds no array'}",
                 where=here.site,
                 why="the number of iterations is not known",
                 remedy=f"pass arrays as xs{', or length=10 for ten iterations' if caller == 'scan' else ''}",
             )
-        return wanted
-    if len(set(extents.values())) > 1 or (wanted is not None and wanted not in extents.values()):
-        listed = "; ".join(f"{place} has {extent}" for place, extent in extents.items())
-        given = "" if wanted is None else f"; length is {wanted}"
+        return stated_length
+    if len(set(extents.values())) > 1 or (
+        stated_length is not None and stated_length not in extents.values()
+    ):
+        listed = "; ".join(f"{path} has {extent}" for path, extent in extents.items())
+        stated = "" if stated_length is None else f"; length is {stated_length}"
         raise ShapeError(
-            f"{caller}: the first axes of xs have different extents: {listed}{given}"
+            f"{caller}: the first axes of xs have different extents: {listed}{stated}"
             if len(set(extents.values())) > 1
-            else f"{caller}: length is {wanted}, but {listed} elements",
+            else f"{caller}: length is {stated_length}, but {listed} elements",
             where=here.site,
             remedy="cut the arrays to the same length (x[:n])"
-            + ("" if wanted is None else ", or omit length"),
+            + ("" if stated_length is None else ", or omit length"),
         )
     return next(iter(extents.values()))

@@ -140,39 +140,41 @@ class _Again(Rule):
         starts = [_tagged(emit(identity, [value]), value, tag) for value in visible_inputs(node)]
         outs = self._outputs(node, starts, tag)
         tag.recording = False
-        given = [
+        moving = [
             (start, tangent) for start, tangent in zip(starts, tangents, strict=True) if tangent is not None
         ]
-        pushed = jvp(outs, [s for s, _ in given], [t for _, t in given], lambda value: tag not in value.tags)
+        pushed = jvp(
+            outs, [s for s, _ in moving], [t for _, t in moving], lambda value: tag not in value.tags
+        )
         tag.end()
         return pushed
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Value | None], is_needed: Sequence[bool]
     ) -> Sequence[Value | None]:
-        given = [None if cotangent is None else Cotangent(cotangent) for cotangent in cotangents]
-        return [None if part is None else part.applied() for part in self.pull_back(node, given, wanted)]
+        arrived = [None if cotangent is None else Cotangent(cotangent) for cotangent in cotangents]
+        return [None if part is None else part.applied() for part in self.pull_back(node, arrived, is_needed)]
 
     def pull_back(
-        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Cotangent | None], is_needed: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
         tag = TraceTag()
         values = visible_inputs(node)
         arrived = [cotangent for cotangent in cotangents if cotangent is not None]
-        kept = barrier(values, [cotangent.value for cotangent in arrived])
-        starts = [_tagged(start, value, tag) for start, value in zip(kept, values, strict=True)]
+        barred = barrier(values, [cotangent.value for cotangent in arrived])
+        starts = [_tagged(start, value, tag) for start, value in zip(barred, values, strict=True)]
         outs = self._outputs(node, starts, tag)
         tag.recording = False
         sweep = vjp_with_observers(
             [out for out, cotangent in zip(outs, cotangents, strict=True) if cotangent is not None],
-            [start for start, flag in zip(starts, wanted, strict=True) if flag],
+            [start for start, flag in zip(starts, is_needed, strict=True) if flag],
             [cotangent.value for cotangent in arrived],
             lambda value: tag not in value.tags,
             masks=[cotangent.mask for cotangent in arrived],
         )
         pulled = dict(sweep.arrived())
         tag.end()
-        return [pulled.get(start) if flag else None for start, flag in zip(starts, wanted, strict=True)]
+        return [pulled.get(start) if flag else None for start, flag in zip(starts, is_needed, strict=True)]
 
     def _outputs(self, node: Node, starts: Sequence[Value], tag: TraceTag) -> list[Value]:
         """Call the function again, on other values, also instead of those that it captures."""
@@ -196,9 +198,11 @@ class _Again(Rule):
         outs = _substituted(outs, nodes, dict(zip(captured, starts[count:], strict=True)))
         if not squares:
             return outs
-        outs, stand_ins, known = _with_squares(outs, starts, self._squared)
+        outs, stand_ins, square_inputs = _with_squares(outs, starts, self._squared)
         becomes = dict(zip(stand_ins, starts, strict=True))
-        becomes |= {known[position]: square for position, square in zip(self._squared, squares, strict=True)}
+        becomes |= {
+            square_inputs[position]: square for position, square in zip(self._squared, squares, strict=True)
+        }
         return _substituted(outs, extract(outs, becomes)[0], becomes)
 
 
@@ -211,9 +215,13 @@ def _with_squares(
     """
     stand_ins = list(map(placeholder, inputs))
     inside = Kinks([stand_ins[position] for position in kinked])
-    found, _ = inside.rewritten(substitute(outs, dict(zip(inputs, stand_ins, strict=True))), stand_ins)
+    rewritten, _ = inside.rewritten(substitute(outs, dict(zip(inputs, stand_ins, strict=True))), stand_ins)
     squares = {position: stand_ins[position] for position in kinked if stand_ins[position] in inside.squares}
-    return found, stand_ins, {position: inside.squares[own] for position, own in squares.items()}
+    return (
+        rewritten,
+        stand_ins,
+        {position: inside.squares[stand_in] for position, stand_in in squares.items()},
+    )
 
 
 def _own(leaf: Any) -> Any:
@@ -231,11 +239,11 @@ def _substituted(outs: Sequence[Value], nodes: Sequence[Node], becomes: dict[Val
     """Return what `outs` become when nodes are applied to other values."""
     for node in nodes if becomes else ():
         inputs = tuple([becomes.get(value, value) for value in node.inputs])
-        again = Node(node.op, inputs, node.params, node.site)
+        copy = Node(node.op, inputs, node.params, node.site)
         tags = merge_tags(inputs)
-        again.outs = made = tuple(Value(out.aval, again, out.index, None, tags) for out in node.outs)
-        keep_names(node.outs, made)
-        becomes.update(zip(node.outs, made, strict=True))
+        copy.outs = copied_outs = tuple(Value(out.aval, copy, out.index, None, tags) for out in node.outs)
+        keep_names(node.outs, copied_outs)
+        becomes.update(zip(node.outs, copied_outs, strict=True))
     return [becomes.get(out, out) for out in outs]
 
 

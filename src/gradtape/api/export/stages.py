@@ -57,11 +57,11 @@ class Lowered(Generic[P, R_co]):
             leaves[position] = _spec_of(leaves[position])
         self.in_specs = traced.call.with_leaves(leaves)[0]
         outputs = traced.specialisation.graph.outputs
-        found = [
+        specs = [
             _spec_of_value(outputs[output]) if isinstance(output, int) else output()
             for output in traced.specialisation.outputs
         ]
-        self.out_specs = unflatten(traced.specialisation.spec, found)
+        self.out_specs = unflatten(traced.specialisation.spec, specs)
 
     def __repr__(self) -> str:
         return f"<gradtape lowered {self._traced.name}: {self.in_specs!r} -> {self.out_specs!r}>"
@@ -124,8 +124,8 @@ class Compiled(Generic[P, R_co]):
         return f"<gradtape compiled {self._traced.name}: {self.in_specs!r} -> {self.out_specs!r}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        made: R_co = self._call(*args, **kwargs)
-        return made
+        result: R_co = self._call(*args, **kwargs)
+        return result
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the program, with what the function read when it was lowered: it arrives as what `gradtape.load` returns."""
@@ -170,23 +170,23 @@ class Compiled(Generic[P, R_co]):
                 remedy="pass the same containers, or lower it for these",
             )
         refuse_other_order(self._traced.name, call, made_for)
-        places = argument_places(self._traced)
-        for place, given, wanted in zip(places, call.objects, made_for.objects, strict=True):
-            if isinstance(given, Handle) and is_recorded(given):
-                self._refuse_recorded(place)
-            if _form(given) != _form(wanted):
-                self._refuse(place, _spec_of(given), _spec_of(wanted))
+        paths = argument_places(self._traced)
+        for path, argument, expected in zip(paths, call.objects, made_for.objects, strict=True):
+            if isinstance(argument, Handle) and is_recorded(argument):
+                self._refuse_recorded(path)
+            if _form(argument) != _form(expected):
+                self._refuse(path, _spec_of(argument), _spec_of(expected))
 
-    def _refuse_recorded(self, place: str) -> NoReturn:
+    def _refuse_recorded(self, path: str) -> NoReturn:
         raise ArgumentError(
-            f"{self._traced.name}: {place} is recorded by a tape or a trace, and compiled code cannot be recorded",
+            f"{self._traced.name}: {path} is recorded by a tape or a trace, and compiled code cannot be recorded",
             where=user_site(),
             remedy="call what gt.jit returned, or compile the gradient: gt.grad(f).lower(...).compile()",
         )
 
-    def _refuse(self, place: str, given: Any, wanted: Any) -> NoReturn:
+    def _refuse(self, path: str, actual: Any, expected: Any) -> NoReturn:
         raise ArgumentError(
-            f"{self._traced.name}: {place} is {_shown(given)}, and the function was compiled for {_shown(wanted)}",
+            f"{self._traced.name}: {path} is {_shown(actual)}, and the function was compiled for {_shown(expected)}",
             where=user_site(),
             why="a compiled function takes one signature",
             remedy="pass such an argument, lower the function for this one, or call what gt.jit returned",

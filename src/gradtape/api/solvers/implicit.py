@@ -70,12 +70,12 @@ def attach_derivative(
         return _chord(residual, root, elementwise, sparse)
     has_loops = any(bodies_of(node) for node in closed.body.nodes)
     captured = list(map(Array, closed.captured))
-    traced = [place for place, value in enumerate(closed.captured) if value.tags]
+    traced = [position for position, value in enumerate(closed.captured) if value.tags]
 
     def equations(x: Any, *parameters: Any) -> Any:
         """Constants are no parameters: what a solver in the equations is called with has no derivative."""
-        given = dict(zip(traced, parameters, strict=True))
-        return closed.apply(x, *[given.get(place, array) for place, array in enumerate(captured)])
+        by_position = dict(zip(traced, parameters, strict=True))
+        return closed.apply(x, *[by_position.get(position, array) for position, array in enumerate(captured)])
 
     @custom_jvp
     def solution(root: Any, *parameters: Any) -> Any:
@@ -84,22 +84,24 @@ def attach_derivative(
     @solution.defjvp
     def rule(primals: Any, tangents: Any) -> Any:
         x, parameters = solution(*primals), list(primals[1:])
-        free = [place for place, value in enumerate(parameters) if is_inexact(value.dtype)]
+        free = [position for position, value in enumerate(parameters) if is_inexact(value.dtype)]
 
-        def of_free(*given: Any) -> Any:
-            moving = dict(zip(free, given, strict=True))
-            return equations(x, *[moving.get(place, value) for place, value in enumerate(parameters)])
+        def of_free(*free_values: Any) -> Any:
+            moving = dict(zip(free, free_values, strict=True))
+            return equations(x, *[moving.get(position, value) for position, value in enumerate(parameters)])
 
-        at = tuple([parameters[place] for place in free])
-        moved = tuple([tangents[place + 1] for place in free])
+        at = tuple([parameters[position] for position in free])
+        moved = tuple([tangents[position + 1] for position in free])
         if has_loops:
-            found, change = of_free(*at), _product(of_free, at, moved)
+            change_of_root, change = of_free(*at), _product(of_free, at, moved)
         else:
-            found, change = jvp(of_free, at, moved)
-        change = change * np.where(np.isnan(found), np.nan, 1.0)  # what solves no equation has no derivative
+            change_of_root, change = jvp(of_free, at, moved)
+        change = change * np.where(
+            np.isnan(change_of_root), np.nan, 1.0
+        )  # what solves no equation has no derivative
         return x, -_solved(lambda x: equations(x, *primals[1:]), x, change, elementwise, sparse)
 
-    return solution(root, *[captured[place] for place in traced])
+    return solution(root, *[captured[position] for position in traced])
 
 
 def _product(function: Callable[..., Any], at: tuple[Any, ...], moved: tuple[Any, ...]) -> Any:
@@ -109,7 +111,9 @@ def _product(function: Callable[..., Any], at: tuple[Any, ...], moved: tuple[Any
     to compute that of the equations.
     """
     parts = jacobian(function, argnums=tuple(range(len(at))))(*at)
-    terms = [np.tensordot(part, one, one.ndim) for part, one in zip(parts, moved, strict=True)]
+    terms = [
+        np.tensordot(part, direction, direction.ndim) for part, direction in zip(parts, moved, strict=True)
+    ]
     return sum(terms[1:], terms[0])
 
 
@@ -200,10 +204,10 @@ def custom_root(optimality: Callable[..., Any], solver: Callable[..., Any]) -> W
                 remedy="pass the array to solve(init, *args), which passes its numbers to the solver",
             )
         constants = tree_map(stop_gradient, (init, *args))
-        found = callback(solver, tree_map(_like, init), *constants)
-        leaves, spec = flatten(found)
-        if len(leaves) == 1 and leaves[0] is found:
-            return attach_derivative(lambda x: optimality(x, *args), found)
+        solution = callback(solver, tree_map(_like, init), *constants)
+        leaves, spec = flatten(solution)
+        if len(leaves) == 1 and leaves[0] is solution:
+            return attach_derivative(lambda x: optimality(x, *args), solution)
         shapes = [np.shape(leaf) for leaf in leaves]
 
         def residual(vector: Any) -> Any:

@@ -102,8 +102,8 @@ class Problem:
         fields : dict
             What is returned besides, and its types.
         """
-        self.constraints = [one.full(self.start) for one in self.constraints]
-        ends = [(one.low, one.high) for one in self.constraints]
+        self.constraints = [constraint.full(self.start) for constraint in self.constraints]
+        ends = [(constraint.low, constraint.high) for constraint in self.constraints]
         total = sum(int(np.size(low)) for low, _ in ends)
         like_x = np.zeros(np.shape(self.start))
         bounds = () if self.bounds is None else self.bounds
@@ -112,8 +112,8 @@ class Problem:
             function, *others = functions[: len(functions) - len(self.others)]
             optimize: Any = importlib.import_module("scipy.optimize")
             rebuilt = [
-                _with_functions(one.given, other, low, high, like_x, self.takes_hessians)
-                for one, other, (low, high) in zip(self.constraints, others, ends, strict=True)
+                _with_functions(constraint.given, other, low, high, like_x, self.takes_hessians)
+                for constraint, other, (low, high) in zip(self.constraints, others, ends, strict=True)
             ]
             with_constraints = [function, *functions[1 + len(others) :]] if self.others else function
             solution = solve(
@@ -134,7 +134,7 @@ class Problem:
             "duals": np.zeros(total),
             "active": np.zeros(total, int),
         }
-        functions = [self.function, *[one.function for one in self.constraints], *self.others]
+        functions = [self.function, *[constraint.function for constraint in self.constraints], *self.others]
         solution = self.call.on_host(functions, self.start, run, like | fields, ends, bounds, *numbers)
         best = Optimum(*[solution.pop(name) for name in Optimum._fields])
         x, multipliers = optimum(best, self.function, self.constraints, self.bounds)
@@ -149,14 +149,14 @@ class Problem:
         beside = (
             is_near(x, bounds[0], bounds[1], self.near) & (sides == 0) if bounds else np.zeros(x.shape, bool)
         )
-        made = {"x": x, "sides": sides, "duals": np.zeros(0), "active": np.zeros(0, int)}
+        report = {"x": x, "sides": sides, "duals": np.zeros(0), "active": np.zeros(0, int)}
         if not others and not beside.any():
-            return made
-        points = [np.asarray(one(x)) for one in others]
-        slopes = [np.reshape(one.derivative(jacobian)(x), (-1, x.size)) for one in others]
-        parts = np.cumsum([len(one) for one in points])
+            return report
+        points = [np.asarray(function_of_x(x)) for function_of_x in others]
+        slopes = [np.reshape(function_of_x.derivative(jacobian)(x), (-1, x.size)) for function_of_x in others]
+        parts = np.cumsum([len(function_of_x) for function_of_x in points])
         limits = list(ends)
-        margins = [self.near * (1 + np.abs(one)) for one in points]
+        margins = [self.near * (1 + np.abs(function_of_x)) for function_of_x in points]
         if beside.any():  # a method that stops before a bound: it may be a constraint that is active
             points.append(x[beside])
             slopes.append(np.eye(x.size)[beside.ravel()])
@@ -167,9 +167,11 @@ class Problem:
             if self.is_linear:
                 return 0.0
             total = direction @ np.ravel(function.derivative(product)(x, np.reshape(direction, x.shape)))
-            for one, weights in zip(others, np.split(multipliers, parts), strict=False):
+            for function_of_x, weights in zip(others, np.split(multipliers, parts), strict=False):
                 if weights.any():
-                    matrix = np.reshape(one.derivative(weighted_hessian)(x, weights), (x.size, x.size))
+                    matrix = np.reshape(
+                        function_of_x.derivative(weighted_hessian)(x, weights), (x.size, x.size)
+                    )
                     total += direction @ matrix @ direction
             return float(total)
 
@@ -187,7 +189,7 @@ class Problem:
         count = len(active) - np.count_nonzero(beside)
         sides = np.array(sides)
         sides[beside] = np.where(active[count:] == FOLLOWS, 0, active[count:])
-        return made | {"sides": sides, "duals": multipliers[:count], "active": active[:count]}
+        return report | {"sides": sides, "duals": multipliers[:count], "active": active[:count]}
 
 
 def _is_a_push(multipliers: Any) -> Any:
@@ -206,8 +208,10 @@ def _with_functions(
     keep = getattr(constraint, "keep_feasible", False)
     if constraint is None or hasattr(constraint, "A"):
         return optimize.LinearConstraint(slopes(like), low, high, keep)
-    more = {"hess": function.derivative(weighted_hessian), "keep_feasible": keep} if takes_hessian else {}
-    return optimize.NonlinearConstraint(function, low, high, slopes, **more)
+    second_order = (
+        {"hess": function.derivative(weighted_hessian), "keep_feasible": keep} if takes_hessian else {}
+    )
+    return optimize.NonlinearConstraint(function, low, high, slopes, **second_order)
 
 
 def _differentiable_result(problem: Problem, solution: dict[str, Any]) -> Any:
@@ -225,7 +229,7 @@ def minimize(call: SolverCall) -> Any:
     if constraints is None or (method is not None and not isinstance(method, str)):
         return NotImplemented
     default = "slsqp" if constraints else "l-bfgs-b" if arguments["bounds"] is not None else "bfgs"
-    known = call.method() or default
+    method_name = call.method() or default
 
     def function(x: Any) -> Any:
         value = arguments["fun"](x, *extra)
@@ -234,15 +238,15 @@ def minimize(call: SolverCall) -> Any:
     options = call.options("method", "tol", "options", "callback")
 
     def solve(function: Bound, constraints: Any, bounds: Any, x0: Any) -> Any:
-        more = dict(options)
-        more |= {"bounds": bounds} if bounds is not None else {}
-        more |= {"constraints": constraints} if constraints else {}
-        more |= {"jac": call.derivative("jac", function, grad)} if known in WITH_GRADIENT else {}
-        if known in WITH_HESSIAN or (known in WITH_PRODUCTS and arguments["hess"] is not None):
-            more |= {"hess": call.derivative("hess", function, hessian)}
-        elif known in WITH_PRODUCTS:
-            more |= {"hessp": call.derivative("hessp", function, product)}
-        solution = call.plain(lambda x: float(function(x)), x0, **more)
+        keywords = dict(options)
+        keywords |= {"bounds": bounds} if bounds is not None else {}
+        keywords |= {"constraints": constraints} if constraints else {}
+        keywords |= {"jac": call.derivative("jac", function, grad)} if method_name in WITH_GRADIENT else {}
+        if method_name in WITH_HESSIAN or (method_name in WITH_PRODUCTS and arguments["hess"] is not None):
+            keywords |= {"hess": call.derivative("hess", function, hessian)}
+        elif method_name in WITH_PRODUCTS:
+            keywords |= {"hessp": call.derivative("hessp", function, product)}
+        solution = call.plain(lambda x: float(function(x)), x0, **keywords)
         if not solution.success:
             residual = solution.get("constr_violation", solution.get("maxcv"))
             warn_of(
@@ -256,7 +260,7 @@ def minimize(call: SolverCall) -> Any:
 
     start = call.start()
     problem = Problem(call, function, start, arguments["bounds"], constraints)
-    problem.takes_hessians = known == "trust-constr"
+    problem.takes_hessians = method_name == "trust-constr"
     _, solution = problem.solved(solve, start)
     return _differentiable_result(problem, solution)
 
@@ -276,10 +280,10 @@ def minimize_scalar(call: SolverCall) -> Any:
     bracket = tuple(arguments["bracket"] or ())
 
     def solve(function: Bound, constraints: Any, bounds: Any, bracket: Any) -> Any:
-        more = dict(options)
-        more |= {"bracket": bracket} if bracket else {}
-        more |= {"bounds": (float(bounds.lb[0]), float(bounds.ub[0]))} if bounds is not None else {}
-        solution = call.plain(lambda x: float(function(x)), **more)
+        keywords = dict(options)
+        keywords |= {"bracket": bracket} if bracket else {}
+        keywords |= {"bounds": (float(bounds.lb[0]), float(bounds.ub[0]))} if bounds is not None else {}
+        solution = call.plain(lambda x: float(function(x)), **keywords)
         if not solution.success:
             warn_of(call.name, function.derivative(grad)(solution.x), solution.message)
         return solution
@@ -318,16 +322,16 @@ def global_minimum(call: SolverCall) -> Any:
     options = call.other_options("func", "bounds", "constraints", "x0", "minimizer_kwargs")
 
     def solve(function: Bound, constraints: Any, bounds: Any, begin: Any) -> Any:
-        more = options | begin
+        keywords = options | begin
         inner = dict(local)
         if call.name.endswith("basinhopping"):
             inner |= {"bounds": bounds} if bounds is not None else {}
             inner |= {"jac": function.derivative(grad)}
         else:
-            more |= {"bounds": bounds}
-        more |= {"minimizer_kwargs": inner} if inner else {}
-        more |= {"constraints": constraints} if constraints else {}
-        solution = call.plain(lambda x: float(function(x)), **more)
+            keywords |= {"bounds": bounds}
+        keywords |= {"minimizer_kwargs": inner} if inner else {}
+        keywords |= {"constraints": constraints} if constraints else {}
+        solution = call.plain(lambda x: float(function(x)), **keywords)
         if not solution.success:
             warn_of(call.name, function.derivative(grad)(solution.x), str(solution.message))
         return solution

@@ -107,8 +107,10 @@ def _weighted(call: SolverCall, function: Callable[[Any], Any], limits: tuple[An
     width = high - low  # of u = (x - low) / width
     scale = width ** (1.0 + wvar[0] + wvar[1])
     value = error = 0.0
-    for one, power in ALGEBRAIC[weight].items():
-        part, uncertain = _integral(call, lambda u: function(low + width * u), (0.0, 1.0), weight=one)
+    for name_of_weight, power in ALGEBRAIC[weight].items():
+        part, uncertain = _integral(
+            call, lambda u: function(low + width * u), (0.0, 1.0), weight=name_of_weight
+        )
         factor = scale * np.log(width) ** power
         value, error = value + factor * part, error + np.abs(factor) * uncertain
     return value, error
@@ -139,9 +141,9 @@ def _integral(
     call: SolverCall, function: Callable[[Any], Any], limits: tuple[Any, Any], **options: Any
 ) -> tuple[Any, Any]:
     """Return an integral by `quad` with the options of a call, but for some."""
-    given = call.given | options
-    rule = WEIGHTS.get(given["weight"])
-    facts = {} if rule is None else {"weight": lambda x: rule(x, given["wvar"])}
+    arguments = call.given | options
+    rule = WEIGHTS.get(arguments["weight"])
+    facts = {} if rule is None else {"weight": lambda x: rule(x, arguments["wvar"])}
     return integrate(function, limits, _routine(call, _run_quad(call.plain), OPTIONS, options, **facts))
 
 
@@ -193,7 +195,7 @@ def nquad(call: SolverCall) -> Any:
     """Follow `scipy.integrate.nquad`: integrals of integrals."""
     _refuse(call, full_output=False)
     options = call.given["opts"]
-    ranges = [given if callable(given) else _constant(given) for given in call.given["ranges"]]
+    ranges = [limits if callable(limits) else _constant(limits) for limits in call.given["ranges"]]
     each = options if isinstance(options, list | tuple) else [options] * len(ranges)
     return _nested(call.given["func"], ranges, call.extra(), each)
 
@@ -217,17 +219,17 @@ def multiple(call: SolverCall) -> Any:
     options = {"epsabs": arguments["epsabs"], "epsrel": arguments["epsrel"]}
     extra = call.extra()
     return _nested(
-        arguments["func"], [_without(len(extra), one) for one in ranges], extra, [options] * len(ranges)
+        arguments["func"], [_without(len(extra), limits) for limits in ranges], extra, [options] * len(ranges)
     )
 
 
 def _without(count: int, limits: Callable[..., Any]) -> Callable[..., Any]:
     """Return limits that do not get the further arguments of the integrand."""
-    return lambda *given: limits(*given[: len(given) - count])
+    return lambda *arguments: limits(*arguments[: len(arguments) - count])
 
 
 def _constant(limits: Any) -> Callable[..., Any]:
-    return lambda *given: limits
+    return lambda *arguments: limits
 
 
 def _nested(function: Callable[..., Any], ranges: Sequence[Any], extra: Any, options: Sequence[Any]) -> Any:
@@ -246,12 +248,12 @@ def _nested(function: Callable[..., Any], ranges: Sequence[Any], extra: Any, opt
 
 def _elementwise(call: SolverCall, routine: Routine) -> tuple[Any, Any]:
     """Return an integral for each element of limits and further arguments, which are broadcast."""
-    given = call.given
+    arguments = call.given
 
     def one(a: Any, b: Any, *extra: Any) -> tuple[Any, Any]:
-        return integrate(lambda x: _number(called(given["f"], (x, *extra)), call), (a, b), routine)
+        return integrate(lambda x: _number(called(arguments["f"], (x, *extra)), call), (a, b), routine)
 
-    arrays = [item * 1.0 for item in (given["a"], given["b"], *call.extra())]
+    arrays = [item * 1.0 for item in (arguments["a"], arguments["b"], *call.extra())]
     shape = np.broadcast_shapes(*[np.shape(array) for array in arrays])
     if not shape:
         return one(*arrays)
@@ -267,8 +269,8 @@ def tanhsinh(call: SolverCall) -> Any:
 
     def run(f: Integrand, a: float, b: float, **options: Any) -> Any:
         def scalar(part: Callable[[Any], Any]) -> tuple[Any, Any]:
-            found = call.plain(part, a, b, **options)
-            return found.integral, found.error
+            integral = call.plain(part, a, b, **options)
+            return integral.integral, integral.error
 
         return componentwise(scalar, f, takes_arrays=True)
 

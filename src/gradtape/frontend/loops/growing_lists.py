@@ -86,12 +86,12 @@ def joined(first: ItemType, second: ItemType) -> ItemType:
     """Return the type of what holds items of either type, None if there is none."""
     if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
         parts = tuple(map(joined, first, second))
-        if all(one is other for one, other in zip(parts, first, strict=True)):
+        if all(part is other for part, other in zip(parts, first, strict=True)):
             return first
         return None if None in parts else parts
     if not isinstance(first, Aval) or not isinstance(second, Aval) or first.shape != second.shape:
         return None
-    dtype, is_weak = joined_type([(one.dtype, one.weak) for one in (first, second)])
+    dtype, is_weak = joined_type([(part.dtype, part.weak) for part in (first, second)])
     return first if (dtype, is_weak) == (first.dtype, first.weak) else aval(first.shape, dtype, is_weak)
 
 
@@ -105,8 +105,8 @@ def with_room(build: TranslationBuilder, content: Any, type_: ItemType, room: An
         for item in content:
             grown = appended(grown, item)
         return grown
-    with build.loop(length) as place:
-        _store(arrays, place, item_at(content, place))
+    with build.loop(length) as position:
+        _store(arrays, position, item_at(content, position))
     return GrowingList(arrays, type_, length, is_movable)
 
 
@@ -148,13 +148,13 @@ def _storage_of(view: ArrayView) -> PointedArray:
 
 def _in_tuples(like: Any, arrays: Iterator[Any]) -> Any:
     if isinstance(like, tuple):
-        return tuple([_in_tuples(one, arrays) for one in like])
+        return tuple([_in_tuples(item, arrays) for item in like])
     return next(arrays)
 
 
 def _new_arrays(build: TranslationBuilder, type_: ItemType, rows: Any) -> Any:
     if isinstance(type_, tuple):
-        return tuple([_new_arrays(build, one, rows) for one in type_])
+        return tuple([_new_arrays(build, item_type, rows) for item_type in type_])
     assert type_ is not None
     return new_array(build, (rows, *type_.shape), type_.dtype, name="list")
 
@@ -173,24 +173,24 @@ def with_length(grown: GrowingList, length: Any) -> GrowingList:
 def shifted(build: TranslationBuilder, grown: GrowingList) -> GrowingList:
     """Append ``del list[0]``."""
     length = ix.subtract(grown.length, 1)
-    with build.loop(length) as place:
-        _store(grown.arrays, place, item_at(grown, ix.add(place, 1)))
+    with build.loop(length) as position:
+        _store(grown.arrays, position, item_at(grown, ix.add(position, 1)))
     return with_length(grown, length)
 
 
-def _store(arrays: Any, place: Any, item: Any) -> None:
+def _store(arrays: Any, position: Any, item: Any) -> None:
     if isinstance(arrays, tuple):
         for array, part in zip(arrays, item, strict=True):
-            _store(array, place, part)
+            _store(array, position, part)
     elif arrays.ndim == 1:
-        arrays.store((ix.extent(place),), typed(item, aval((), arrays.dtype)))
+        arrays.store((ix.extent(position),), typed(item, aval((), arrays.dtype)))
     else:
-        setitem(arrays, place, item)
+        setitem(arrays, position, item)
 
 
-def item_at(grown: GrowingList, place: Any) -> Any:
+def item_at(grown: GrowingList, position: Any) -> Any:
     """Return the item at a place that is in range."""
-    return _read(grown.arrays, grown.type, lambda array: getitem(array, place))
+    return _read(grown.arrays, grown.type, lambda array: getitem(array, position))
 
 
 def checked_item(grown: GrowingList, index: Any) -> Any:
@@ -214,7 +214,7 @@ def _assign(arrays: Any, length: Any, index: Any, item: Any) -> None:
 def _read(arrays: Any, type_: ItemType, read: Callable[[ArrayView], Any]) -> Any:
     if isinstance(arrays, tuple):
         assert isinstance(type_, tuple)
-        return tuple([_read(array, one, read) for array, one in zip(arrays, type_, strict=True)])
+        return tuple([_read(array, item_type, read) for array, item_type in zip(arrays, type_, strict=True)])
     assert isinstance(type_, Aval)
     item = read(arrays)
     return weak(item) if type_.weak and isinstance(item, Value) else item
@@ -245,7 +245,8 @@ def as_array(grown: GrowingList) -> Expression:
     """Return ``np.asarray(list)``, to be read before the list changes."""
     if isinstance(grown.arrays, tuple):
         parts = [
-            as_array(GrowingList(*one, grown.length)) for one in zip(grown.arrays, grown.type, strict=True)
+            as_array(GrowingList(*column, grown.length))
+            for column in zip(grown.arrays, grown.type, strict=True)
         ]
         return stacked(parts[0].build, parts, axis=1)
     view = _filled(grown.arrays, grown.length)

@@ -44,10 +44,10 @@ def transpose(build: ProcedureBuilder, a: Any, axes: Any = None) -> Any:
 
 @implements_method("transpose")
 def transpose_method(build: ProcedureBuilder, a: Any, *axes: Any) -> Any:
-    given: Any = (
+    order_of_axes: Any = (
         axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], tuple | list)) else axes
     )
-    return shapes.transpose(a, given or None)
+    return shapes.transpose(a, order_of_axes or None)
 
 
 @implements(np.swapaxes, method="swapaxes")
@@ -77,8 +77,8 @@ def fliplr(build: ProcedureBuilder, m: Any) -> Any:
 
 @implements(np.expand_dims)
 def expand_dims(build: ProcedureBuilder, a: Any, axis: Any) -> Any:
-    given = as_expression(build, a)
-    return with_axes(given, shapes.expand_dims(given, axis))
+    array = as_expression(build, a)
+    return with_axes(array, shapes.expand_dims(array, axis))
 
 
 @implements(np.squeeze, method="squeeze")
@@ -86,21 +86,21 @@ def squeeze(build: ProcedureBuilder, a: Any, axis: Any = None) -> Any:
     return shapes.squeeze(as_expression(build, a), axis)
 
 
-def _reordered(build: ProcedureBuilder, x: ArrayView, found: ArrayView, order: str) -> ArrayView:
+def _reordered(build: ProcedureBuilder, x: ArrayView, reshaped: ArrayView, order: str) -> ArrayView:
     """Return the elements of an array in another shape: where nobody knows whether NumPy's is a view, a copy, and neither may be
     written to while there are both."""
     if is_order_known(x) or sum([extent != 1 for extent in x.shape]) < 2:
-        return found
+        return reshaped
     if order in "KA":
         raise UnsupportedFunctionError(
             f"order={order!r} of an array whose order in memory is not known",
             where=here.site,
             remedy='use order="C" or order="F"',
         )
-    if found.pointer.memory is x.pointer.memory:
-        found = materialise(found, order="C")
-    build.note_copy(found.pointer, x.pointer)
-    return found
+    if reshaped.pointer.memory is x.pointer.memory:
+        reshaped = materialise(reshaped, order="C")
+    build.note_copy(reshaped.pointer, x.pointer)
+    return reshaped
 
 
 @implements(np.reshape)
@@ -108,16 +108,16 @@ def reshape(build: ProcedureBuilder, a: Any, shape: Any, order: str = "C") -> An
     if shape == () and not isinstance(a, Expression | list | tuple | np.ndarray):  # a number stays one
         return a
     build.reads_order = True
-    given = as_expression(build, a)
-    x = as_view(build, given, temporary=False)
-    wanted = order
+    array = as_expression(build, a)
+    x = as_view(build, array, temporary=False)
+    requested_order = order
     if order == "A":
         order = "F" if shapes.transpose(x).is_contiguous and not x.is_contiguous else "C"
     if order == "C":
-        return with_axes(given, _reordered(build, x, shapes.reshape(x, shape), wanted))
+        return with_axes(array, _reordered(build, x, shapes.reshape(x, shape), requested_order))
     extents = tuple(shape)[::-1] if isinstance(shape, tuple | list) else shape
-    found = shapes.transpose(shapes.reshape(shapes.transpose(x), extents))
-    return with_axes(given, _reordered(build, x, found, wanted))
+    reshaped = shapes.transpose(shapes.reshape(shapes.transpose(x), extents))
+    return with_axes(array, _reordered(build, x, reshaped, requested_order))
 
 
 @implements_method("reshape")
@@ -128,12 +128,12 @@ def reshape_method(build: ProcedureBuilder, a: Any, *shape: Any, order: str = "C
 @implements(np.ravel, method="ravel")
 def ravel(build: ProcedureBuilder, a: Any, order: str = "C") -> Any:
     build.reads_order = True
-    given = as_expression(build, a)
-    view = as_view(build, given, temporary=False)
+    array = as_expression(build, a)
+    view = as_view(build, array, temporary=False)
     if order != "C":
         view = shapes.transpose(view, memory_order(view, order))
-    found = shapes.ravel(view if view.is_contiguous else materialise(view, order="C"))
-    return with_axes(given, _reordered(build, view, found, order))
+    raveled = shapes.ravel(view if view.is_contiguous else materialise(view, order="C"))
+    return with_axes(array, _reordered(build, view, raveled, order))
 
 
 @implements_method("flatten")
@@ -154,10 +154,10 @@ def broadcast_to(build: ProcedureBuilder, array: Any, shape: Any) -> Any:
 
 @implements(np.diagonal, method="diagonal")
 def diagonal(build: ProcedureBuilder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    found = shapes.diagonal(as_expression(build, a), offset, axis1, axis2)
-    if isinstance(found, ArrayView):
-        found.writable = False
-    return found
+    view = shapes.diagonal(as_expression(build, a), offset, axis1, axis2)
+    if isinstance(view, ArrayView):
+        view.writable = False
+    return view
 
 
 @implements(np.diag)

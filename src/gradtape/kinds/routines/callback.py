@@ -122,10 +122,16 @@ class Callback(RoutineDerivatives):
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         shapes = [type_.shape for type_ in avals]
         lead = self.lead(shapes, params)
-        made = self.shapes(*[shape[len(lead) :] for shape in shapes], **params)
-        own = [type_.dtype for type_ in avals]
-        dtypes = own[:1] * len(made) if self.dtypes is None else self.dtypes(*own, **params)
-        return tuple([aval((*lead, *shape), dtype) for shape, dtype in zip(made, dtypes, strict=True)])
+        shapes_of_results = self.shapes(*[shape[len(lead) :] for shape in shapes], **params)
+        operand_dtypes = [type_.dtype for type_ in avals]
+        dtypes = (
+            operand_dtypes[:1] * len(shapes_of_results)
+            if self.dtypes is None
+            else self.dtypes(*operand_dtypes, **params)
+        )
+        return tuple(
+            [aval((*lead, *shape), dtype) for shape, dtype in zip(shapes_of_results, dtypes, strict=True)]
+        )
 
     def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
         types = self.infer([aval(array.shape, array.dtype) for array in arrays], params)
@@ -137,18 +143,18 @@ class Callback(RoutineDerivatives):
         """Evaluate, given the shapes and dtypes of the results."""
         rank = self.ranks(params)[0]
         if self.takes_stacks or arrays[0].ndim == rank:
-            made = self._one(arrays, params)
-            return tuple([np.asarray(x, dtype) for x, (_, dtype) in zip(made, types, strict=True)])
+            results = self._one(arrays, params)
+            return tuple([np.asarray(x, dtype) for x, (_, dtype) in zip(results, types, strict=True)])
         outs = tuple([np.empty(shape, dtype) for shape, dtype in types])
-        for place in np.ndindex(arrays[0].shape[: arrays[0].ndim - rank]):
-            found = self._one([array[place] for array in arrays], params)
-            for out, part in zip(outs, found, strict=True):
-                out[place] = part
+        for index in np.ndindex(arrays[0].shape[: arrays[0].ndim - rank]):
+            parts = self._one([array[index] for array in arrays], params)
+            for out, part in zip(outs, parts, strict=True):
+                out[index] = part
         return outs
 
     def _one(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
-        made = self.numpy(*arrays, **params)
-        return made if isinstance(made, tuple) else (made,)
+        result = self.numpy(*arrays, **params)
+        return result if isinstance(result, tuple) else (result,)
 
 
 def _stored(x: Value) -> Value:
@@ -188,21 +194,21 @@ class PythonCall(Op):
         return emit_all(self, inputs, row=row.name, options=options, packed=tuple(packed), types=types)
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
-        found: list[Aval] = []
+        types: list[Aval] = []
         for shape, char in params["types"]:
             dtype = np.dtype(char)
             if dtype.kind != "c":
-                found.append(aval(shape, dtype))
+                types.append(aval(shape, dtype))
             elif shape:
-                found.append(aval((*shape, 2), part_dtype(dtype)))
+                types.append(aval((*shape, 2), part_dtype(dtype)))
             else:
-                found += [aval((), part_dtype(dtype))] * 2
-        return tuple(found)
+                types += [aval((), part_dtype(dtype))] * 2
+        return tuple(types)
 
     def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
-        given = iter(arrays)
+        parts = iter(arrays)
         inputs = [
-            _paired(next(given)) if form == 1 else _number(next(given), next(given)) if form else next(given)
+            _paired(next(parts)) if form == 1 else _number(next(parts), next(parts)) if form else next(parts)
             for form in params["packed"]
         ]
         row, options = ROWS[params["row"]], dict(params["options"])

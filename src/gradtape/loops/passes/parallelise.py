@@ -188,11 +188,11 @@ def _length(rows: object, columns: object, leading: object) -> int:
 
 def _step(value: Number, definitions: Definitions) -> Compute | None:
     """Return what combines a total with one more number, if that is all that becomes of the total."""
-    made, uses = definitions.computed(value), definitions.uses
-    if made is None or not made.reassociate or uses[made.target.name] != 1:
+    step, uses = definitions.computed(value), definitions.uses
+    if step is None or not step.reassociate or uses[step.target.name] != 1:
         return None
-    total = made.args[0]
-    return made if isinstance(total, Register) and uses[total.name] == 1 else None
+    total = step.args[0]
+    return step if isinstance(total, Register) and uses[total.name] == 1 else None
 
 
 def _adds(step: Compute | None) -> bool:
@@ -211,8 +211,13 @@ def _loaded(store: Store, definitions: Definitions) -> Load | None:
         if declared is None or uses[declared.target.name] != 2:
             return None
         assigned = definitions.assigns.get(declared.target.name)
-        made = None if assigned is None else definitions.computed(assigned.value)
-        if made is None or not _adds(made) or made.args[0] is not total or uses[made.target.name] != 1:
+        sum_of_store = None if assigned is None else definitions.computed(assigned.value)
+        if (
+            sum_of_store is None
+            or not _adds(sum_of_store)
+            or sum_of_store.args[0] is not total
+            or uses[sum_of_store.target.name] != 1
+        ):
             return None
         begin = declared.value
     else:
@@ -247,19 +252,19 @@ def _find_buffers(
     """Find the scratch of single rows and the sums in memory; return whether rows share nothing else."""
     row, products = plan.loop.var, _Products(inside)
     named = [position for statement in inside for position in positions_of(statement)]
-    for position in (*named, *[place for ends in products.places.values() for place in ends]):
+    for position in (*named, *[end_position for ends in products.places.values() for end_position in ends]):
         if isinstance(position, Affine) and any(
             not isinstance(atom, Var) and row in atom.whole.variables() for atom in position.terms
         ):
             return False
-    places: dict[Buffer, list[Position]] = {}
+    indices_by_buffer: dict[Buffer, list[Position]] = {}
     stores: dict[Buffer, list[Store]] = {}
     loads: dict[Buffer, list[Load]] = {}
     for buffer, ends in products.places.items():
-        places.setdefault(buffer, []).extend(ends)
+        indices_by_buffer.setdefault(buffer, []).extend(ends)
     for statement in inside:
         if isinstance(statement, Load | Store):
-            places.setdefault(statement.buffer, []).append(statement.index)
+            indices_by_buffer.setdefault(statement.buffer, []).append(statement.index)
         if isinstance(statement, Store):
             stores.setdefault(statement.buffer, []).append(statement)
         elif isinstance(statement, Load):
@@ -267,11 +272,13 @@ def _find_buffers(
     elsewhere = touched_outside(program, [plan.loop])
     results = [buffer for buffer in products.places if buffer in products.written]
     for buffer in dict.fromkeys((*stores, *results)):
-        rows = {_row_of(position, row) for position in places[buffer]}
+        rows = {_row_of(position, row) for position in indices_by_buffer[buffer]}
         if None not in rows:
             if len(rows) > 1:
                 return False
-        elif any(isinstance(position, Affine) and row in position.terms for position in places[buffer]):
+        elif any(
+            isinstance(position, Affine) and row in position.terms for position in indices_by_buffer[buffer]
+        ):
             return False
         elif buffer.role == "scratch" and buffer not in elsewhere:
             plan.private.append(buffer)
@@ -329,36 +336,38 @@ def _split(plan: _ParallelPlan, scratch: list[Buffer]) -> list[Statement]:
         scratch.append(part_of)
         moved[buffer] = (part_of, affine(block) * buffer.size)
         element = Var(f"{buffer.name}_clear", 0, buffer.size - 1)
-        place = affine(block) * buffer.size + affine(element)
-        begin.append(For(element, [Store(part_of, place, identity("add", buffer.dtype))]))
+        part_index = affine(block) * buffer.size + affine(element)
+        begin.append(For(element, [Store(part_of, part_index, identity("add", buffer.dtype))]))
         combine.append(_gathered(buffer, part_of, plan.blocks))
     copier = Copier({row: first + affine(inner)}, moved, parts)
     body: list[Statement] = [*begin, For(inner, copier.block(plan.loop.body)), *end]
-    made: list[Statement] = [For(block, body, private=tuple(plan.private)), *combine]
+    statements: list[Statement] = [For(block, body, private=tuple(plan.private)), *combine]
     start = row.low + size * plan.blocks
     if start <= row.high:
-        made.append(_remaining(plan, start, scratch))
-    return made
+        statements.append(_remaining(plan, start, scratch))
+    return statements
 
 
 def _remaining(plan: _ParallelPlan, start: int, scratch: list[Buffer]) -> For:
     """Return the loop over the rows from `start` on, with scratch of its own."""
     row = plan.loop.var
-    rest = Var(f"{row.name}_left", start, row.high)
+    remaining_row = Var(f"{row.name}_left", start, row.high)
     moved: dict[Buffer, tuple[Buffer, Position]] = {}
     for buffer in plan.private:
-        own = Buffer(f"{buffer.name}_left", buffer.dtype, buffer.size, "scratch")
-        scratch.append(own)
-        moved[buffer] = (own, 0)
-    copier = Copier({row: affine(rest)}, moved, suffix="_left")  # one function may hold both loops
-    return For(rest, copier.block(plan.loop.body), minor=True)
+        row_scratch = Buffer(f"{buffer.name}_left", buffer.dtype, buffer.size, "scratch")
+        scratch.append(row_scratch)
+        moved[buffer] = (row_scratch, 0)
+    copier = Copier({row: affine(remaining_row)}, moved, suffix="_left")  # one function may hold both loops
+    return For(remaining_row, copier.block(plan.loop.body), minor=True)
 
 
 def _gathered(buffer: Buffer, parts: Buffer, blocks: int) -> For:
     """Return the loop that adds the blocks' sums to a buffer, block by block."""
     block = Var(f"{buffer.name}_block", 0, blocks - 1)
     element = Var(f"{buffer.name}_element", 0, buffer.size - 1)
-    before, one, after = (Register(f"{buffer.name}_{what}", buffer.dtype) for what in ("old", "one", "new"))
+    before, part, after = (
+        Register(f"{buffer.name}_{suffix}", buffer.dtype) for suffix in ("old", "one", "new")
+    )
     function, body = COMBINE["add"]
     return For(
         block,
@@ -367,8 +376,8 @@ def _gathered(buffer: Buffer, parts: Buffer, blocks: int) -> For:
                 element,
                 [
                     Load(before, buffer, affine(element)),
-                    Load(one, parts, affine(block) * buffer.size + affine(element)),
-                    Compute(after, function, body, (before, one)),
+                    Load(part, parts, affine(block) * buffer.size + affine(element)),
+                    Compute(after, function, body, (before, part)),
                     Store(buffer, affine(element), after),
                 ],
             )

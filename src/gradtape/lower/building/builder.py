@@ -168,15 +168,15 @@ class Builder(ElementBuilder):
 
     def _elementwise(self, nest: LoopNest, values: Where) -> None:
         index = nest.result_index(values)
-        own = nest.node is not None and self.nests.get(nest.value) is nest
-        known = self.lookup(nest.value, index) if own else None
-        if known is None:
-            known = (
+        is_own = nest.node is not None and self.nests.get(nest.value) is nest
+        value = self.lookup(nest.value, index) if is_own else None
+        if value is None:
+            value = (
                 self.compute(nest.node, index)
-                if own and nest.node is not None
+                if is_own and nest.node is not None
                 else self.element(nest.value, index)
             )
-        self.emit_result(nest, index, known)
+        self.emit_result(nest, index, value)
 
     def _guard(self, nest: LoopNest, values: Where) -> None:
         assert nest.guard is not None
@@ -204,7 +204,7 @@ class Builder(ElementBuilder):
         """Emit the first greatest element, or the first NaN: a NaN beats any number and is beaten by nothing."""
         assert nest.node is not None and isinstance(nest.node.op, Reduction)
         x = self.element(nest.node.inputs[0], nest.operand_index(values))
-        best, place = self._accumulators[nest]
+        best, position = self._accumulators[nest]
         beats = greater if nest.node.op.monoid == "argmax" else less
         better = self.function(beats, (x, best), BOOL, here=True)
         if x.dtype.kind == "f":
@@ -214,7 +214,7 @@ class Builder(ElementBuilder):
             better = self.function(bitwise_or, (better, takes), BOOL, here=True)
         self.emit(Assign(best, self.function(where, (better, x, best), x.dtype, here=True)))
         here = Index(values[-1])
-        self.emit(Assign(place, self.function(where, (better, here, place), INT64, here=True)))
+        self.emit(Assign(position, self.function(where, (better, here, position), INT64, here=True)))
 
     def _cumulative(self, nest: LoopNest, values: Where) -> None:
         node, storage = nest.node, self.plan.storage[nest].buffer
@@ -282,16 +282,18 @@ class Builder(ElementBuilder):
             terms = SequentialFor(term, [], self.function(subtract, (end, first), INT64))
             self.depth_of[term.name] = len(self.scopes)
             self.scopes.append(LoopScope(terms.body))
-            place = self.function(add, (first, Index(affine(term))), INT64)
-            assert isinstance(place, Register)
-            position = affine(Var(place.name, 0, max(v.size - 1, 1)))
-            more = self.function(add, (total, self.element(v, (position,))), base.dtype, here=True)
-            self.emit(Assign(total, more))
+            term_number = self.function(add, (first, Index(affine(term))), INT64)
+            assert isinstance(term_number, Register)
+            position = affine(Var(term_number.name, 0, max(v.size - 1, 1)))
+            sum_with_element = self.function(
+                add, (total, self.element(v, (position,))), base.dtype, here=True
+            )
+            self.emit(Assign(total, sum_with_element))
             self.scopes.pop()
             self.emit(terms)
-            found = Register(self.fresh("t"), base.dtype)
-            self.emit(Compute(found, "identity", None, (total,)))
-            self.emit(Store(self._memory(nest), element, found))
+            stored_total = Register(self.fresh("t"), base.dtype)
+            self.emit(Compute(stored_total, "identity", None, (total,)))
+            self.emit(Store(self._memory(nest), element, stored_total))
 
         self.over(base.shape, store)
 
@@ -302,8 +304,8 @@ class Builder(ElementBuilder):
 
         def copy(piece: Value, start: int) -> None:
             def store(index: Where) -> None:
-                place = tuple([p + start if k == axis else p for k, p in enumerate(index)])
-                self.emit(Store(storage, flat(place, nest.shape), self.element(piece, index)))
+                target_index = tuple([p + start if k == axis else p for k, p in enumerate(index)])
+                self.emit(Store(storage, flat(target_index, nest.shape), self.element(piece, index)))
 
             self.over(piece.shape, store)
 
@@ -317,11 +319,11 @@ class Builder(ElementBuilder):
         if nest.kind == "argreduce":
             assert nest.node is not None and isinstance(nest.node.op, Reduction)
             dtype = nest.node.inputs[0].dtype
-            best, place = Register(self.fresh("a"), dtype), Register(self.fresh("a"), INT64)
+            best, position = Register(self.fresh("a"), dtype), Register(self.fresh("a"), INT64)
             least = identity("maximum" if nest.node.op.monoid == "argmax" else "minimum", dtype)
             self.emit(Declare(best, least))
-            self.emit(Declare(place, const(0, INT64)))
-            self._accumulators[nest] = (best, place)
+            self.emit(Declare(position, const(0, INT64)))
+            self._accumulators[nest] = (best, position)
         elif nest.kind == "product":
             outside = {axis.position for axis in nest.axes[:level]}
             inside = [k for k in range(nest.value.ndim) if k not in outside]
@@ -337,8 +339,8 @@ class Builder(ElementBuilder):
                 self.emit(Declare(register, start))
                 self._accumulators[nest] = (register,)
             else:
-                kept = [axis.position for axis in nest.axes[level:] if axis.position is not None]
-                self._clear(nest, kept, start)
+                kept_axes = [axis.position for axis in nest.axes[level:] if axis.position is not None]
+                self._clear(nest, kept_axes, start)
 
     def _clear(self, nest: LoopNest, axes: Sequence[int], start: Number) -> None:
         """Set the elements that the loops which are still to come add to."""

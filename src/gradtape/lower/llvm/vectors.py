@@ -176,31 +176,33 @@ class _LoopWriter(VectorWriter):
         args = list(zip(*[self._vector(arg) for arg in statement.args], strict=True))
         dtypes = tuple(arg.dtype for arg in statement.args)
         if body is None:
-            made = [piece[0] for piece in args]
+            vectors_of_target = [piece[0] for piece in args]
         elif isinstance(body, Libm):
-            made = [
+            vectors_of_target = [
                 self._called(body, target.dtype, piece, count)
                 for piece, count in zip(args, self.counts, strict=True)
             ]
         elif isinstance(body, Instruction) and "convert" in (body.real, body.signed):
-            made = [piece[0] for piece in args]
+            vectors_of_target = [piece[0] for piece in args]
             for step in conversion(dtypes[0], target.dtype, "%arg0"):
-                made = [self._bound(step.replace("{}", "%arg0"), [piece]) for piece in made]
+                vectors_of_target = [
+                    self._bound(step.replace("{}", "%arg0"), [piece]) for piece in vectors_of_target
+                ]
         elif (factors := _factors(statement)) is not None:
             element = register_type(target.dtype)
             high, low = (self.constant(element, factor) for factor in factors)
             wide, name = self.type(element), f"llvm.fma.v{self.width}{_suffix(element)}"
-            made = []
+            vectors_of_target = []
             for piece in args:
-                rest = function.let(f"fmul {wide} {piece[0]}, {low}")
-                made.append(
-                    function.call(wide, name, f"{wide} {piece[0]}", f"{wide} {high}", f"{wide} {rest}")
+                tail = function.let(f"fmul {wide} {piece[0]}, {low}")
+                vectors_of_target.append(
+                    function.call(wide, name, f"{wide} {piece[0]}", f"{wide} {high}", f"{wide} {tail}")
                 )
         else:
             holes = tuple(f"%arg{k}" for k in range(len(dtypes)))
             text = operation(body, dtypes, target.dtype, holes, statement.reassociate)
-            made = [self._bound(text, piece) for piece in args]
-        self.names[target.name] = made
+            vectors_of_target = [self._bound(text, piece) for piece in args]
+        self.names[target.name] = vectors_of_target
 
     def _bound(self, text: str, args: Sequence[str]) -> str:
         """Append a scalar instruction in its vector form."""
@@ -218,8 +220,8 @@ class _LoopWriter(VectorWriter):
                 f"{self.type('i1')} false)", "i1 false)"
             )
             text = re.sub(r"\.([fi]\d+)\(", rf".v{self.width}\1(", text)
-            result, _, rest = text.partition("@")
-            name, _, operands = rest.partition("(")
+            result, _, tail = text.partition("@")
+            name, _, operands = tail.partition("(")
             types = ", ".join(re.findall(r"<[^>]*>|i1(?= false)", operands))
             result = result[result.index("<") : result.index(">") + 1]
             self.function.module.declare(f"declare {result} @{name}({types})")
@@ -258,10 +260,10 @@ class _LoopWriter(VectorWriter):
                 type_, name, f"{type_} {before}", f"{wide} {vector}", flags=" reassoc contract"
             )
         flags = " nsz" if reduction in ("fmaximum", "fminimum") else ""
-        one = function.call(type_, name, f"{wide} {vector}", flags=flags)
+        reduced = function.call(type_, name, f"{wide} {vector}", flags=flags)
         dtype = step.target.dtype
         return function.let(
-            function.applied(step.body, (dtype, dtype), dtype, (before, one), step.reassociate)
+            function.applied(step.body, (dtype, dtype), dtype, (before, reduced), step.reassociate)
         )
 
     def _called(self, body: Libm, dtype: Dtype, args: Sequence[str], count: int) -> str:
@@ -278,8 +280,8 @@ class _LoopWriter(VectorWriter):
         function.keep_vector_function(symbol, lanes, element, len(args))
         results = []
         for start in range(0, self.width, lanes):
-            places = [min(start + lane, count - 1) for lane in range(lanes)]
-            parts = [f"{type_} {self._shuffled(arg, element, places)}" for arg in args]
+            lanes_of_part = [min(start + lane, count - 1) for lane in range(lanes)]
+            parts = [f"{type_} {self._shuffled(arg, element, lanes_of_part)}" for arg in args]
             results.append(function.let(f"call {type_} @{symbol}({', '.join(parts)}) #{group}"))
         if lanes == self.width:
             return results[0]
@@ -294,10 +296,10 @@ class _LoopWriter(VectorWriter):
             lanes *= 2
         return results[0]
 
-    def _shuffled(self, name: str, element: str, places: Sequence[int]) -> str:
-        if list(places) == list(range(self.width)):
+    def _shuffled(self, name: str, element: str, lanes_of_part: Sequence[int]) -> str:
+        if list(lanes_of_part) == list(range(self.width)):
             return name
-        return _shuffle(self.function, self.type(element), name, "poison", places)
+        return _shuffle(self.function, self.type(element), name, "poison", lanes_of_part)
 
     def _vector(self, number: Number) -> list[str]:
         """Return the vectors that hold a number of each iteration."""
@@ -310,8 +312,8 @@ class _LoopWriter(VectorWriter):
         if scalar not in self.splats:
             wide = self.type(type_)
             first = self.function.let(f"insertelement {wide} poison, {type_} {scalar}, i64 0")
-            places = f"<{self.width} x i32> zeroinitializer"
-            splat = self.function.let(f"shufflevector {wide} {first}, {wide} poison, {places}")
+            zero_mask = f"<{self.width} x i32> zeroinitializer"
+            splat = self.function.let(f"shufflevector {wide} {first}, {wide} poison, {zero_mask}")
             self.splats[scalar] = [splat] * len(self.counts)
         return self.splats[scalar]
 
@@ -324,9 +326,9 @@ def _factors(statement: Compute) -> tuple[str, str] | None:
     return reciprocal(statement.body, statement.target.dtype, constant_text(divisor))
 
 
-def _shuffle(function: FunctionEmitter, type_: str, a: str, b: str, places: Sequence[int]) -> str:
-    mask = ", ".join(f"i32 {place}" for place in places)
-    return function.let(f"shufflevector {type_} {a}, {type_} {b}, <{len(places)} x i32> <{mask}>")
+def _shuffle(function: FunctionEmitter, type_: str, a: str, b: str, lanes_of_result: Sequence[int]) -> str:
+    mask = ", ".join(f"i32 {lane}" for lane in lanes_of_result)
+    return function.let(f"shufflevector {type_} {a}, {type_} {b}, <{len(lanes_of_result)} x i32> <{mask}>")
 
 
 def _suffix(type_: str) -> str:

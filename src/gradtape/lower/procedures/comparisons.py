@@ -54,13 +54,13 @@ def rounded_alike(procedure: Procedure) -> set[Value]:
     if not compared and not extrema:
         return set()
     sources = _sources(procedure)
-    found = [x for sides in compared for pair in _alike(sides, sources) for x in pair]
+    similar = [x for sides in compared for pair in _alike(sides, sources) for x in pair]
     differences = _differences(nodes, sources)
     if differences:
         selected = {x for sides in compared + extrema for side in sides for x in _reached(side, sources)}
         pairs = [pair for sides in differences for pair in _alike(sides, sources)]
-        found += [x for pair in pairs if not selected.isdisjoint(pair) for x in pair]
-    return _behind(found, sources)
+        similar += [x for pair in pairs if not selected.isdisjoint(pair) for x in pair]
+    return _behind(similar, sources)
 
 
 def _alike(sides: Sequence[Value], sources: Sources) -> Iterator[tuple[Value, Value]]:
@@ -68,10 +68,10 @@ def _alike(sides: Sequence[Value], sources: Sources) -> Iterator[tuple[Value, Va
     if any(isinstance(side, Literal) for side in sides):
         return
     first, second = (list(_computed(side, sources)) for side in sides)
-    for one in first:
-        for other in second:
-            if one is not other and _may_be_same(one, other, sources, LEVELS):
-                yield one, other
+    for left in first:
+        for right in second:
+            if left is not right and _may_be_same(left, right, sources, LEVELS):
+                yield left, right
 
 
 def _differences(nodes: Iterable[Node], sources: Sources) -> list[tuple[Value, ...]]:
@@ -85,23 +85,23 @@ def sums_of_any_order(procedure: Procedure, alike: Set[Value]) -> dict[Value, Va
     """Return what `free_sums` does, without sums that are to be rounded alike in loops that LLVM may treat differently."""
     sums = free_sums(procedure.body)
     forms = _forms(procedure)
-    found = {forms.get(out) for out in sums if out in alike}
-    if len(found) == 1 and None not in found:
+    forms_of_alike = {forms.get(out) for out in sums if out in alike}
+    if len(forms_of_alike) == 1 and None not in forms_of_alike:
         return sums
     return {out: term for out, term in sums.items() if out not in alike}
 
 
 def _forms(procedure: Procedure) -> dict[Value, object]:
     """Return by sum, where a loop does nothing else, the number of terms and the distances of the elements that these are made of."""
-    found: dict[Value, object] = {}
+    forms_by_sum: dict[Value, object] = {}
     for loop in walk(procedure.body):
         if not isinstance(loop, For) or not all(isinstance(s, Load | Read | Assign) for s in loop.body):
             continue
         values = [s.value for s in loop.body if isinstance(s, Assign)]
         steps = [_step(s.index, loop.index) for s in loop.body if isinstance(s, Load)]
         if len(values) == 1 and isinstance(values[0], Value) and None not in steps:
-            found[values[0]] = (number_of(loop.count), *steps)
-    return found
+            forms_by_sum[values[0]] = (number_of(loop.count), *steps)
+    return forms_by_sum
 
 
 def _step(index: Value, number: Value) -> int | None:
@@ -132,23 +132,23 @@ def _is_extremum(op: object) -> bool:
 
 
 def _sources(procedure: Procedure) -> Sources:
-    held: dict[object, list[Value]] = {}
-    places: dict[Value, object] = {}
+    stored_values: dict[object, list[Value]] = {}
+    locations: dict[Value, object] = {}
     tape = match_tape(procedure.body) or {}
     for statement in walk(procedure.body):
         if isinstance(statement, Assign) and isinstance(statement.value, Value):
-            held.setdefault(statement.variable, []).append(statement.value)
+            stored_values.setdefault(statement.variable, []).append(statement.value)
         elif isinstance(statement, Store):
-            held.setdefault(statement.pointer.memory, []).append(statement.value)
+            stored_values.setdefault(statement.pointer.memory, []).append(statement.value)
         elif isinstance(statement, Read) and isinstance(statement.out, Value):
-            places[statement.out] = statement.variable
+            locations[statement.out] = statement.variable
         elif isinstance(statement, Load):
-            places[statement.out] = statement.pointer.memory
+            locations[statement.out] = statement.pointer.memory
         elif isinstance(statement, Push) and statement in tape:
             for value, out in zip(statement.values, tape[statement].outs, strict=True):
                 if isinstance(value, Value) and isinstance(out, Value):
-                    held[out], places[out] = [value], out
-    return cache(lambda leaf: tuple(held.get(places.get(leaf), ())))
+                    stored_values[out], locations[out] = [value], out
+    return cache(lambda leaf: tuple(stored_values.get(locations.get(leaf), ())))
 
 
 def _computed(value: Value, sources: Sources) -> Iterator[Value]:
@@ -157,18 +157,18 @@ def _computed(value: Value, sources: Sources) -> Iterator[Value]:
 
 
 def _reached(value: Value, sources: Sources) -> Iterable[Value]:
-    found: dict[Value, None] = {}
+    reached: dict[Value, None] = {}
     stack = [value]
     while stack:
         value = stack.pop()
-        if value in found or value.dtype.kind != "f":
+        if value in reached or value.dtype.kind != "f":
             continue
-        found[value] = None
+        reached[value] = None
         if value.node is None:
             stack += sources(value)
         elif _selects(value):
             stack += value.node.inputs
-    return found
+    return reached
 
 
 def _selects(value: Value) -> bool:
@@ -176,19 +176,19 @@ def _selects(value: Value) -> bool:
     return value.node is not None and _name(value.node.op) in SELECTIONS | {"select", "fneg"}
 
 
-def _may_be_same(one: Value, other: Value, sources: Sources, levels: int) -> bool:
+def _may_be_same(first: Value, second: Value, sources: Sources, levels: int) -> bool:
     """Return whether two values may be computed alike, by their last operations."""
-    if one is other or levels == 0 or (one.node is None and other.node is None):
+    if first is second or levels == 0 or (first.node is None and second.node is None):
         return True
-    if one.node is None or other.node is None:
-        leaf, value = (one, other) if one.node is None else (other, one)
+    if first.node is None or second.node is None:
+        leaf, value = (first, second) if first.node is None else (second, first)
         return any(_may_be_same(source, value, sources, levels - 1) for source in sources(leaf))
-    if one.node.op is not other.node.op:
+    if first.node.op is not second.node.op:
         return False
-    swaps = _name(one.node.op) in COMMUTATIVE
+    swaps = _name(first.node.op) in COMMUTATIVE
     return any(
-        all(_may_be_same(x, y, sources, levels - 1) for x, y in zip(one.node.inputs, order, strict=True))
-        for order in (permutations(other.node.inputs) if swaps else [other.node.inputs])
+        all(_may_be_same(x, y, sources, levels - 1) for x, y in zip(first.node.inputs, order, strict=True))
+        for order in (permutations(second.node.inputs) if swaps else [second.node.inputs])
     )
 
 
@@ -196,15 +196,15 @@ def _behind(
     values: Iterable[Value], sources: Sources, passes: Callable[[Node], bool] = lambda node: True
 ) -> set[Value]:
     """Return the numbers from which values are computed, and these; `passes` says for which nodes the operands count."""
-    found: set[Value] = set()
+    behind: set[Value] = set()
     stack = list(values)
     while stack:
         value = stack.pop()
-        if value in found or value.dtype.kind != "f":
+        if value in behind or value.dtype.kind != "f":
             continue
-        found.add(value)
+        behind.add(value)
         if value.node is None:
             stack += sources(value)
         elif passes(value.node):
             stack += value.node.inputs
-    return {value for value in found if value.node is not None}
+    return {value for value in behind if value.node is not None}

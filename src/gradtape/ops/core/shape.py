@@ -18,10 +18,10 @@ from gradtape.kinds.index_map import Index, IndexMap, index_map
 
 
 def _expand(x: NDArray, *, shape: Shape, axes: tuple[int, ...]) -> NDArray:
-    kept = [1] * len(shape)
+    new_shape = [1] * len(shape)
     for axis, extent in zip(axes, x.shape, strict=True):
-        kept[axis] = extent
-    return np.broadcast_to(x.reshape(kept), shape)
+        new_shape[axis] = extent
+    return np.broadcast_to(x.reshape(new_shape), shape)
 
 
 def _shifted(axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -114,10 +114,10 @@ def _reshape_source(i: Index, x: Shape, *, shape: Shape) -> Index:
 
 def _reshape_images(x: Shape, *, shape: Shape) -> tuple[int | None, ...]:
     """An axis stays an axis where the number of elements before it, and its extent, are the same."""
-    places: dict[tuple[int, int], int] = {}
+    axes_by_position: dict[tuple[int, int], int] = {}
     for axis, extent in enumerate(shape):
-        places.setdefault((math.prod(shape[:axis]), extent), axis)
-    return tuple([places.get((math.prod(x[:axis]), extent)) for axis, extent in enumerate(x)])
+        axes_by_position.setdefault((math.prod(shape[:axis]), extent), axis)
+    return tuple([axes_by_position.get((math.prod(x[:axis]), extent)) for axis, extent in enumerate(x)])
 
 
 reshape_row = index_map(
@@ -211,8 +211,8 @@ slice_row = index_map(
 
 def slice_(x: Value, starts: Shape, shape: Shape, strides: Shape) -> Value:
     """Return the elements ``start + k * stride`` of every axis, for k below the extents of `shape`."""
-    whole = shape == x.shape and not any(starts) and all(stride == 1 for stride in strides)
-    return x if whole else slice_row(x, starts=starts, shape=shape, strides=strides)
+    is_whole = shape == x.shape and not any(starts) and all(stride == 1 for stride in strides)
+    return x if is_whole else slice_row(x, starts=starts, shape=shape, strides=strides)
 
 
 def _pad(x: NDArray, *, shape: Shape, starts: Shape, strides: Shape) -> NDArray:
@@ -233,12 +233,12 @@ def _pad_inside(
 ) -> tuple[tuple[Any, int, int], ...]:
     """Where an element of x lands: between the first and the last, and on a multiple of the stride."""
     tests: list[tuple[Any, int, int]] = []
-    for k, extent, whole, start, stride in zip(i, x, shape, starts, strides, strict=True):
+    for k, extent, target_extent, start, stride in zip(i, x, shape, starts, strides, strict=True):
         last = start + (extent - 1) * stride
         low, high = (start, last + 1) if stride > 0 else (last, start + 1)
         if extent == 0:
             low, high = 0, 0
-        if low > 0 or high < whole:
+        if low > 0 or high < target_extent:
             tests.append((k, low, high))
         if abs(stride) > 1:
             tests.append(((k - low) % abs(stride), 0, 1))
@@ -281,7 +281,7 @@ def _windows_source(
     rank = len(extents)
     lead = len(x) - rank
     moves = zip(i[lead : lead + rank], i[lead + rank :], steps, starts, strict=True)
-    return (*i[:lead], *[place + window * step + start for window, place, step, start in moves])
+    return (*i[:lead], *[position + window * step + start for window, position, step, start in moves])
 
 
 def _windows(x: NDArray, *, extents: Shape, steps: Shape, shape: Shape, starts: Shape) -> NDArray:
@@ -311,14 +311,14 @@ def _windows_transpose(ct: Value, node: Node) -> Value:
     total = None
     for chosen in itertools.product(*map(range, shape if many else extents)):
         zeros = (0,) * rank
-        place, kept = ((*zeros, *chosen), extents) if many else ((*chosen, *zeros), shape)
+        place, kept_shape = ((*zeros, *chosen), extents) if many else ((*chosen, *zeros), shape)
         cut = (*extents, *[1] * rank) if many else (*[1] * rank, *shape)
         part = slice_(ct, (*[0] * lead, *place), (*ct.shape[:lead], *cut), (1,) * ct.ndim)
         first = [
             k * (1 if many else step) + start for k, step, start in zip(chosen, steps, starts, strict=True)
         ]
         part = pad_row(
-            reshape(part, (*ct.shape[:lead], *kept)),
+            reshape(part, (*ct.shape[:lead], *kept_shape)),
             shape=x.shape,
             starts=(*[0] * lead, *first),
             strides=(*[1] * lead, *(steps if many else [1] * rank)),
@@ -354,15 +354,15 @@ def windows(x: Value, extents: Shape, steps: Shape, shape: Shape, starts: Shape)
 
 def diagonal_of(x: Value, first: int, second: int, offset: int = 0) -> Value:
     """Return the diagonal of two axes as the last axis: a strided slice of the flattened pair."""
-    rest = tuple(axis for axis in range(x.ndim) if axis not in (first, second))
-    x = permute(x, (*rest, first, second))
+    other_axes = tuple(axis for axis in range(x.ndim) if axis not in (first, second))
+    x = permute(x, (*other_axes, first, second))
     rows, columns = x.shape[-2:]
     length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
     start = offset if offset >= 0 else -offset * columns
     lead = x.shape[:-2]
     flat = reshape(x, (*lead, rows * columns))
-    zeros, ones = (0,) * len(lead), (1,) * len(lead)
-    return slice_(flat, (*zeros, start if length else 0), (*lead, length), (*ones, columns + 1))
+    zeros, unit_steps = (0,) * len(lead), (1,) * len(lead)
+    return slice_(flat, (*zeros, start if length else 0), (*lead, length), (*unit_steps, columns + 1))
 
 
 PRIMITIVES["expand"] = expand

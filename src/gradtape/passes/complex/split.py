@@ -38,8 +38,8 @@ from gradtape.transforms.loops.ops import Switch, While
 
 def holds_complex(graph: Graph) -> bool:
     """Return whether there are complex numbers in a graph or in the bodies that it holds."""
-    made = [value for node in graph.nodes for value in node.outs]
-    if any(map(is_complex, (*graph.inputs, *made))):
+    values = [value for node in graph.nodes for value in node.outs]
+    if any(map(is_complex, (*graph.inputs, *values))):
         return True
     return any(holds_complex(body) for node in graph.nodes for body in bodies_of(node))
 
@@ -114,9 +114,9 @@ class ComplexSplit:
         if isinstance(node.op, Callback | Matrix):
             self._python_call(node)
             return
-        whole = _by_other_rows(node)
-        if whole is not None:
-            self._replaced(node, whole)
+        replacement = _by_other_rows(node)
+        if replacement is not None:
+            self._replaced(node, replacement)
             return
         try:
             result = self._result(node)
@@ -129,17 +129,17 @@ class ComplexSplit:
         else:
             self._parts[out] = (_shaped(result[0], out), _shaped(result[1], out))
 
-    def _replaced(self, node: Node, whole: Value) -> None:
+    def _replaced(self, node: Node, replacement: Value) -> None:
         """Split what a node is computed by."""
         nodes, _ = extract(
-            [whole], node.inputs, stop=lambda value: value.node is None or value in node.inputs
+            [replacement], node.inputs, stop=lambda value: value.node is None or value in node.inputs
         )
         for inner in nodes:
             self.node(inner)
-        if is_complex(whole):
-            self._parts[node.out] = self.parts(whole)
+        if is_complex(replacement):
+            self._parts[node.out] = self.parts(replacement)
         else:
-            self._becomes[node.out] = self.value(whole)
+            self._becomes[node.out] = self.value(replacement)
 
     def _structured(self, node: Node) -> None:
         """Split the bodies of a loop or a branch as well; carries of complex numbers become two carries."""
@@ -161,12 +161,12 @@ class ComplexSplit:
             changed["carries"] = sum(counts[consts : consts + carries])
             if isinstance(node.op, While):
                 left.insert(carries, False)
-        made = iter(emit_all(node.op, [value for group in groups for value in group], **changed))
+        outs = iter(emit_all(node.op, [value for group in groups for value in group], **changed))
         for out, flag in zip(node.outs, left, strict=True):
             if flag:
-                self._parts[out] = (next(made), next(made))
+                self._parts[out] = (next(outs), next(outs))
             else:
-                self._becomes[out] = next(made)
+                self._becomes[out] = next(outs)
 
     def body(self, body: Body) -> Body:
         """Return a body of the parts."""
@@ -178,27 +178,27 @@ class ComplexSplit:
                 inputs += parts
             else:
                 inputs.append(value)
-        whole = inline_custom_calls(inline_calls(body))
-        for node in whole.nodes:
+        inlined = inline_custom_calls(inline_calls(body))
+        for node in inlined.nodes:
             with at(node.site):
                 self.node(node)
         outputs: list[Value] = []
-        for value in whole.outputs:
+        for value in inlined.outputs:
             parts_ = self.parts(value) if is_complex(value) else (self.value(value),)
             outputs += [_shaped(part, value) for part in parts_]
         return make_body(inputs, outputs)
 
     def _barrier(self, node: Node) -> None:
-        kept: int = node.params["kept"]
+        kept_count: int = node.params["kept"]
         groups = [self.parts(value) if is_complex(value) else (self.value(value),) for value in node.inputs]
-        values = [value for group in groups[:kept] for value in group]
-        after = [value for group in groups[kept:] for value in group]
-        held = iter(barrier(values, after))
+        values = [value for group in groups[:kept_count] for value in group]
+        after = [value for group in groups[kept_count:] for value in group]
+        outs = iter(barrier(values, after))
         for out in node.outs:
             if is_complex(out):
-                self._parts[out] = (next(held), next(held))
+                self._parts[out] = (next(outs), next(outs))
             else:
-                self._becomes[out] = next(held)
+                self._becomes[out] = next(outs)
 
     def _python_call(self, node: Node) -> None:
         """Let Python compute a node of complex numbers, which are pairs of floats for it."""
@@ -207,15 +207,15 @@ class ComplexSplit:
         for value in node.inputs:
             packed.append(0 if not is_complex(value) else 1 if value.shape else 2)
             inputs += self.parts(value) if packed[-1] == 2 else [self.output(value)]
-        made = iter(python_call(node.op, inputs, packed, node.params, node.outs))
+        outs = iter(python_call(node.op, inputs, packed, node.params, node.outs))
         for out in node.outs:
             if not is_complex(out):
-                self._becomes[out] = next(made)
+                self._becomes[out] = next(outs)
             elif out.shape:
-                whole = next(made)
-                self._parts[out] = (_part(whole, 0), _part(whole, 1))
+                pairs = next(outs)
+                self._parts[out] = (_part(pairs, 0), _part(pairs, 1))
             else:
-                self._parts[out] = (next(made), next(made))
+                self._parts[out] = (next(outs), next(outs))
 
     def _result(self, node: Node) -> Value | Parts:
         op = node.op

@@ -147,11 +147,11 @@ class _Forwarding(Rewriter):
         if isinstance(statement, If):
             condition = self.value(statement.condition)
             then = self.block(statement.then)
-            one = self._contents
+            then_contents = self._contents
             self._elements, self._contents = elements.copy(), dict(contents)
             result: Statement = If(condition, then, self.block(statement.otherwise))
-            for variable in assigned & one.keys() & self._contents.keys():
-                first, second = one[variable], self._contents[variable]
+            for variable in assigned & then_contents.keys() & self._contents.keys():
+                first, second = then_contents[variable], self._contents[variable]
                 if first is second or (isinstance(first, Literal) and same_number(second, first)):
                     after[variable] = first
         else:
@@ -179,7 +179,7 @@ class _OverwrittenStores:
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return the statements of a block that are needed."""
-        found: list[Statement] = []
+        reversed_block: list[Statement] = []
         later: _Elements[Store] = _Elements(self._sums)
         for statement in reversed(statements):
             if isinstance(statement, Store):
@@ -193,8 +193,8 @@ class _OverwrittenStores:
                 later.forget(
                     {x.memory for s in walk([statement]) for x in s.uses() if isinstance(x, Pointer)}
                 )
-            found.append(statement.with_parts(block=self.block))
-        return found[::-1]
+            reversed_block.append(statement.with_parts(block=self.block))
+        return reversed_block[::-1]
 
 
 class _Elements(Generic[T]):
@@ -226,11 +226,11 @@ class _Elements(Generic[T]):
         terms, constant = self._sums.split(index)
         return self._memories.get(pointer.memory, {}).get((pointer, terms), {}).get(constant)
 
-    def set(self, pointer: Pointer, index: Value, known: T) -> None:
+    def set(self, pointer: Pointer, index: Value, content: T) -> None:
         """Keep what is known of an element."""
         terms, constant = self._sums.split(index)
         groups = self._memories.setdefault(pointer.memory, {})
-        groups.setdefault((pointer, terms), {})[constant] = known
+        groups.setdefault((pointer, terms), {})[constant] = content
 
     def forget_unless_apart(self, pointer: Pointer, index: Value) -> None:
         """Forget the elements that may be the one at an index."""
@@ -279,23 +279,23 @@ def zero_loads(procedure: Procedure) -> set[Load]:
     users = _first_users(procedure.body)
     first = {memory: set(walk([statement])) for memory, statement in users.items() if memory in memories}
     accesses = LoopAccesses(procedure)
-    found = _of_zeros(arrays, loads, stores)
+    zeros = _of_zeros(arrays, loads, stores)
     for pointer in arrays:
-        own = [load for load in loads.get(pointer, []) if load in first[pointer.memory]]
+        own_loads = [load for load in loads.get(pointer, []) if load in first[pointer.memory]]
         others = [store for store in stores.get(pointer, []) if store in first[pointer.memory]]
-        if not own or len(own) * len(others) > MOST_PAIRS:
+        if not own_loads or len(own_loads) * len(others) > MOST_PAIRS:
             continue
-        for load in own:
+        for load in own_loads:
             if not any(accesses.may_reach(store, load) for store in others):
-                found.add(load)
-    return found
+                zeros.add(load)
+    return zeros
 
 
 def _added_to(procedure: Procedure) -> set[Value]:
     """Return what is loaded of elements to which something is added: the sign of a zero in such a sum is free, as its order is."""
     sums = _Sums()
     loads = {s.out: s for s in walk(procedure.body) if isinstance(s, Load) and s.out.dtype.kind == "f"}
-    found: set[Value] = set()
+    targets: set[Value] = set()
     for store in walk(procedure.body):
         node = store.value.node if isinstance(store, Store) else None
         if node is None or node.op is not add:
@@ -306,8 +306,8 @@ def _added_to(procedure: Procedure) -> set[Value]:
             if load is None or load.pointer is not store.pointer:
                 continue
             if sums.split(load.index) == sums.split(store.index):
-                found.add(x)
-    return found
+                targets.add(x)
+    return targets
 
 
 def _used_otherwise(procedure: Procedure) -> set[Value]:
@@ -328,11 +328,11 @@ def loads_of_zeros(procedure: Procedure) -> set[Load]:
 def _of_zeros(
     arrays: Iterable[Pointer], loads: dict[Pointer, list[Load]], stores: dict[Pointer, list[Store]]
 ) -> set[Load]:
-    found: set[Load] = set()
+    of_zeros: set[Load] = set()
     for pointer in arrays:
         if all(_is_zero(store.value) for store in stores.get(pointer, [])):
-            found.update(loads.get(pointer, []))
-    return found
+            of_zeros.update(loads.get(pointer, []))
+    return of_zeros
 
 
 def _is_zero(value: Value) -> bool:
@@ -387,15 +387,15 @@ def _first_users(body: Sequence[Statement]) -> dict[Memory, Statement]:
 def _without_fills(body: Sequence[Statement]) -> list[Statement]:
     """Return the statements of the outermost block; arrays that are stored as a whole before they are read are not filled with zeros."""
     users = _first_users(body)
-    kept: list[Statement] = []
+    statements: list[Statement] = []
     for statement in body:
         if isinstance(statement, Allocate) and statement.zero:
             user = users.get(statement.out.memory)
             if user is not None and _stores_all(user, statement):
-                kept.append(Allocate(statement.out, statement.size, False))
+                statements.append(Allocate(statement.out, statement.size, False))
                 continue
-        kept.append(statement)
-    return kept
+        statements.append(statement)
+    return statements
 
 
 def _stores_all(nest: Statement, array: Allocate) -> bool:
@@ -423,12 +423,12 @@ def _stores_all(nest: Statement, array: Allocate) -> bool:
 def _covers(index: Value, counts: dict[Value, int], size: object) -> bool:
     """Return whether an index takes each number below a size exactly once."""
     form = linear_form(index)
-    place = form.pop(None, 0)
+    lowest = form.pop(None, 0)
     extent = 1
     for symbol, factor in sorted(form.items(), key=lambda item: abs(item[1])):
         if symbol not in counts or abs(factor) != extent:
             return False
         count = counts.pop(symbol)
         extent *= count
-        place += min(0, factor * (count - 1))
-    return place == 0 and extent == size and all(count == 1 for count in counts.values())
+        lowest += min(0, factor * (count - 1))
+    return lowest == 0 and extent == size and all(count == 1 for count in counts.values())

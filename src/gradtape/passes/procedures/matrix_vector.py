@@ -87,21 +87,21 @@ class MatrixVectorProduct(NamedTuple):
     write: Callable[[ProcedureBuilder, Element], None]
 
 
-def product_at(body: Sequence[Statement], place: int) -> MatrixVectorProduct | None:
+def product_at(body: Sequence[Statement], position: int) -> MatrixVectorProduct | None:
     """Return the product that begins at a place of a block; None if there is none."""
-    return _sum_of_rows(body, place) or _rows_of_sums(body, place)
+    return _sum_of_rows(body, position) or _rows_of_sums(body, position)
 
 
-def _sum_of_rows(body: Sequence[Statement], place: int) -> MatrixVectorProduct | None:
+def _sum_of_rows(body: Sequence[Statement], position: int) -> MatrixVectorProduct | None:
     """Match multiples of rows that are added to a row."""
-    first = _added_rows(body[place])
+    first = _added_rows(body[position])
     if first is None:
         return None
-    rest = _added_rows(body[place + 1]) if place + 1 < len(body) else None
-    if rest is not None and not first.is_continued_by(rest):
-        rest = None
-    found = first.sums(first.terms + (0 if rest is None else rest.terms))
-    if found is None:
+    next_rows = _added_rows(body[position + 1]) if position + 1 < len(body) else None
+    if next_rows is not None and not first.is_continued_by(next_rows):
+        next_rows = None
+    sums = first.sums(first.terms + (0 if next_rows is None else next_rows.terms))
+    if sums is None:
         return None
 
     def write(build: ProcedureBuilder, element: Element) -> None:
@@ -111,12 +111,12 @@ def _sum_of_rows(body: Sequence[Statement], place: int) -> MatrixVectorProduct |
             index = copy.value(first.place)
             build.store(first.target, index, build.load(first.target, index) + element(build, row))
 
-    return MatrixVectorProduct(place, 1 if rest is None else 2, found, first.extent, write)
+    return MatrixVectorProduct(position, 1 if next_rows is None else 2, sums, first.extent, write)
 
 
-def _rows_of_sums(body: Sequence[Statement], place: int) -> MatrixVectorProduct | None:
+def _rows_of_sums(body: Sequence[Statement], position: int) -> MatrixVectorProduct | None:
     """Match a sum for each row."""
-    outer = body[place]
+    outer = body[position]
     inner = _only_loop(outer)
     terms = None if inner is None else number_of(inner.count)
     if not isinstance(outer, For) or inner is None or terms is None:
@@ -124,10 +124,10 @@ def _rows_of_sums(body: Sequence[Statement], place: int) -> MatrixVectorProduct 
     if any(isinstance(s, Push) for s in walk(outer.body)):
         return None
     loads = {s.out: s for s in inner.body if isinstance(s, Load)}
-    rest = [s for s in inner.body if not isinstance(s, Load)]
-    if len(rest) != 2:
+    after_loads = [s for s in inner.body if not isinstance(s, Load)]
+    if len(after_loads) != 2:
         return None
-    read, assign = rest
+    read, assign = after_loads
     if not isinstance(read, Read) or not isinstance(assign, Assign) or read.variable is not assign.variable:
         return None
     variable = assign.variable
@@ -140,8 +140,8 @@ def _rows_of_sums(body: Sequence[Statement], place: int) -> MatrixVectorProduct 
         return None
     forms = [linear_form(load.index) for load in pair]
     strides = [form.pop(inner.index, 0) for form in forms]
-    found = _sums(pair, forms, strides, outer.index, int(terms))
-    if found is None:
+    sums = _sums(pair, forms, strides, outer.index, int(terms))
+    if sums is None:
         return None
 
     def write(build: ProcedureBuilder, element: Element) -> None:
@@ -155,7 +155,7 @@ def _rows_of_sums(body: Sequence[Statement], place: int) -> MatrixVectorProduct 
         copy = StatementCopy(Rewriter(), {})
         build.current.extend(copy.block([For(outer.index, outer.count, changed, site=outer.site)]))
 
-    return MatrixVectorProduct(place, 1, found, outer.count, write)
+    return MatrixVectorProduct(position, 1, sums, outer.count, write)
 
 
 class _AddedRows(NamedTuple):
@@ -186,20 +186,24 @@ class _AddedRows(NamedTuple):
     target: Pointer
     place: Value
 
-    def is_continued_by(self, rest: _AddedRows) -> bool:
+    def is_continued_by(self, following: _AddedRows) -> bool:
         """Return whether another such loop adds further terms to the same sums."""
         index = Rewriter()
-        index.becomes[rest.row] = self.row
-        if rest.target is not self.target or linear_form(index.value(rest.place)) != linear_form(self.place):
+        index.becomes[following.row] = self.row
+        if following.target is not self.target or linear_form(index.value(following.place)) != linear_form(
+            self.place
+        ):
             return False
-        if linear_form(rest.extent) != linear_form(self.extent) or list(rest.strides) != list(self.strides):
+        if linear_form(following.extent) != linear_form(self.extent) or list(following.strides) != list(
+            self.strides
+        ):
             return False
         for mine, other, form, next_form, stride in zip(
-            self.pair, rest.pair, self.forms, rest.forms, self.strides, strict=True
+            self.pair, following.pair, self.forms, following.forms, self.strides, strict=True
         ):
             expected = {**form, None: form.get(None, 0) + self.terms * stride}
-            given = {self.row if key is rest.row else key: factor for key, factor in next_form.items()}
-            if mine.pointer is not other.pointer or expected != {None: 0, **given}:
+            renamed = {self.row if key is following.row else key: factor for key, factor in next_form.items()}
+            if mine.pointer is not other.pointer or expected != {None: 0, **renamed}:
                 return False
         return True
 

@@ -80,25 +80,25 @@ class _Blocking(BlockPass):
         count = number_of(loop.count)
         if count is not None and int(count) < BLOCK:
             return []
-        own = {content for s in walk(loop.body) for content in s.defines()}
+        defined_in_loop = {content for s in walk(loop.body) for content in s.defines()}
         changed = {pointer.memory for pointer in stored(loop.body)}
-        found: list[MatrixVectorProduct] = []
-        place = 0
-        while place < len(loop.body):
-            product = product_at(loop.body, place)
+        products: list[MatrixVectorProduct] = []
+        position = 0
+        while position < len(loop.body):
+            product = product_at(loop.body, position)
             if product is None or not self._fits(product.sums):
-                place += 1
+                position += 1
                 continue
             sums = product.sums
             leaves = extract([sums.left_start, sums.start, product.used])[1]
             if (
-                own.isdisjoint([*leaves, sums.left, sums.right])
+                defined_in_loop.isdisjoint([*leaves, sums.left, sums.right])
                 and changed.isdisjoint([sums.left.memory, sums.right.memory])
                 and loop.index in extract([sums.left_start])[1]
             ):
-                found.append(product)
-            place += product.extent
-        return found
+                products.append(product)
+            position += product.extent
+        return products
 
     def _fits(self, sums: RowSums) -> bool:
         """Return whether a matrix is large enough, and its copy not much larger than the array that it is in."""
@@ -124,68 +124,70 @@ class _Blocking(BlockPass):
 
     def _packed(self, loop: For, product: MatrixVectorProduct) -> _Tables:
         """Append the copies of a matrix in tiles and of the vectors in panels."""
-        build, one = self._build, product.sums
-        dtype, terms, rows = one.right.dtype, one.terms, one.rows(self._sizes[one.right])
+        build, sums = self._build, product.sums
+        dtype, terms, rows = sums.right.dtype, sums.terms, sums.rows(self._sizes[sums.right])
         odd, largest = build.variable("odd", integer(0)), literal(np.finfo(str(dtype)).max, dtype)
 
-        def copied(source: Pointer, index: Value, packed: Pointer, place: Value) -> None:
+        def copied(source: Pointer, index: Value, packed: Pointer, packed_index: Value) -> None:
             value = build.load(source, index)
-            build.store(packed, place, value)
+            build.store(packed, packed_index, value)
             build.assign(odd, build.read(odd) + where(absolute(value) <= largest, 0, 1))
 
         tiles = -(-rows // BLOCK)
         packed = build.allocate("tiles", tiles * BLOCK * terms, dtype, zero=True)
-        if one.unit < one.stride:  # along columns
+        if sums.unit < sums.stride:  # along columns
             for start, some, wide in ((0, rows // BLOCK, BLOCK), (rows // BLOCK, 1, rows % BLOCK)):
                 if not some or not wide:
                     continue
                 with build.loop(some) as number, build.loop(terms) as term, build.loop(wide) as k:
                     row = (number + start) * BLOCK + k
-                    place = ((number + start) * terms + term) * BLOCK + k
-                    copied(one.right, row * one.unit + term * one.stride + one.origin, packed, place)
+                    packed_index = ((number + start) * terms + term) * BLOCK + k
+                    copied(
+                        sums.right, row * sums.unit + term * sums.stride + sums.origin, packed, packed_index
+                    )
         else:
             with build.loop(rows) as number, build.loop(terms) as term:
-                index = number * one.unit + term * one.stride + one.origin
-                copied(one.right, index, packed, number * terms + term)
-        most = max(1, MOST_COPIES * self._sizes[one.left] // (BLOCK * terms))
+                index = number * sums.unit + term * sums.stride + sums.origin
+                copied(sums.right, index, packed, number * terms + term)
+        most = max(1, MOST_COPIES * self._sizes[sums.left] // (BLOCK * terms))
         full = maximum(floor_divide(loop.count, integer(BLOCK)), integer(0))
         count = minimum(full, integer(most))
         panels = build.allocate("panels", count * (BLOCK * terms), dtype)
-        by_rows = one.left_stride == 1
+        by_rows = sums.left_stride == 1
         extents = (BLOCK, terms) if by_rows else (terms, BLOCK)
         with build.loop(count) as block, build.loop(extents[0]) as x, build.loop(extents[1]) as y:
             vector, term = (x, y) if by_rows else (y, x)
-            begin = _at(one.left_start, loop.index, block * BLOCK + vector)
+            begin = _at(sums.left_start, loop.index, block * BLOCK + vector)
             to = block * (BLOCK * terms) + x * extents[1] + y
-            copied(one.left, begin + term * one.left_stride, panels, to)
+            copied(sums.left, begin + term * sums.left_stride, panels, to)
         table = build.allocate("table", tiles * BLOCK * BLOCK, dtype)
         return _Tables(packed, panels, table, rows, where(build.read(odd) > 0, integer(0), count))
 
     def _multiplied(self, loop: For, block: Value, product: MatrixVectorProduct, tables: _Tables) -> Value:
         """Append the products of a block's panel and the tiles that it uses; return whether there are such."""
-        build, one, terms = self._build, product.sums, product.sums.terms
+        build, sums, terms = self._build, product.sums, product.sums.terms
         low = build.variable("low", integer(tables.rows))
         high = build.variable("high", integer(0))
         used = build.variable("used", integer(0))
         with build.branch(block < tables.blocks), build.loop(BLOCK) as number:
             index = block * BLOCK + number
-            start, count = (_at(x, loop.index, index) for x in (one.start, product.used))
-            some = count > 0
-            build.assign(low, minimum(build.read(low), where(some, start, integer(tables.rows))))
-            build.assign(high, maximum(build.read(high), where(some, start + count, integer(0))))
+            start, count = (_at(x, loop.index, index) for x in (sums.start, product.used))
+            is_used = count > 0
+            build.assign(low, minimum(build.read(low), where(is_used, start, integer(tables.rows))))
+            build.assign(high, maximum(build.read(high), where(is_used, start + count, integer(0))))
             build.assign(used, build.read(used) + maximum(count, integer(0)))
         first = floor_divide(build.read(low), integer(BLOCK))
         behind = floor_divide(build.read(high) + (BLOCK - 1), integer(BLOCK))
         tiles = maximum(behind - first, integer(0))
         total = build.read(used)
         gains = logical_and(total > 0, total * LEAST_USED >= tiles * (BLOCK * BLOCK))
-        by_rows = one.left_stride == 1
+        by_rows = sums.left_stride == 1
         shapes = (
-            aval((terms, BLOCK) if one.unit < one.stride else (BLOCK, terms), tables.tiles.dtype),
+            aval((terms, BLOCK) if sums.unit < sums.stride else (BLOCK, terms), tables.tiles.dtype),
             aval((BLOCK, terms) if by_rows else (terms, BLOCK), tables.tiles.dtype),
         )
         a, b = map(Value, shapes)
-        subscripts = ((1, 0) if one.unit < one.stride else (0, 1), (2, 1) if by_rows else (1, 2))
+        subscripts = ((1, 0) if sums.unit < sums.stride else (0, 1), (2, 1) if by_rows else (1, 2))
         body = make_body([a, b], [contract(a, b, *subscripts, (0, 2))], "product of a tile and a panel")
         with build.branch(gains), build.loop(tiles) as k:
             tile = first + k
@@ -215,9 +217,9 @@ class _Blocking(BlockPass):
             branch = If(condition, [], loop.body[product.place : done])
 
             def element(
-                build: ProcedureBuilder, row: Value, one: RowSums = product.sums, table: _Tables = table
+                build: ProcedureBuilder, row: Value, sums: RowSums = product.sums, table: _Tables = table
             ) -> Value:
-                return build.load(table.table, (one.start + row) * BLOCK + number)
+                return build.load(table.table, (sums.start + row) * BLOCK + number)
 
             with build.block(branch.then):
                 product.write(build, element)

@@ -47,13 +47,13 @@ def is_list_of_numbers(argument: Any) -> bool:
     )
 
 
-def _lists_of_numbers(argument: Any, place: str) -> Iterator[tuple[str, Any]]:
+def _lists_of_numbers(argument: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the lists of numbers in nested containers, with where they stand."""
     if is_list_of_numbers(argument):
-        yield place, argument
+        yield path, argument
     elif isinstance(argument, dict | list | tuple):
         for key, item in argument.items() if isinstance(argument, dict) else enumerate(argument):
-            yield from _lists_of_numbers(item, f"{place}[{key!r}]")
+            yield from _lists_of_numbers(item, f"{path}[{key!r}]")
 
 
 def is_list_error(error: BaseException | None) -> bool:
@@ -68,17 +68,17 @@ def list_error(
     if not is_list_error(error):
         return None
     names = local_names(function) or ()
-    given = [(names[k] if k < len(names) else str(k), argument) for k, argument in enumerate(args)]
-    for name, argument in [*given, *kwargs.items()]:
-        for place, found in _lists_of_numbers(argument, name):
-            kind = type(found).__name__
+    named = [(names[k] if k < len(names) else str(k), argument) for k, argument in enumerate(args)]
+    for name, argument in [*named, *kwargs.items()]:
+        for path, numbers in _lists_of_numbers(argument, name):
+            kind = type(numbers).__name__
             if kind not in str(error) and "sequence" not in str(error):
                 continue
             return DtypeError(
-                f"the argument {place} is a {kind} of length {len(found)}, and the function uses it as an array: {error}",
+                f"the argument {path} is a {kind} of length {len(numbers)}, and the function uses it as an array: {error}",
                 where=_raised_at(error.__traceback__),
                 why=f"a {kind} of numbers stays a {kind}, of traced numbers; Python {kind}s do not support arithmetic",
-                remedy=f"pass np.array({place}) instead of the {kind}, or write np.array({place}) at the beginning of the function",
+                remedy=f"pass np.array({path}) instead of the {kind}, or write np.array({path}) at the beginning of the function",
             )
     return None
 
@@ -99,12 +99,12 @@ def call_error(
 
 def _raised_at(trace: TracebackType | None) -> Site:
     """Return the last line of the user's in a traceback."""
-    found = None
+    last_site = None
     while trace is not None:
         if is_users(trace.tb_frame):
-            found = Site(trace.tb_frame.f_code, trace.tb_lasti)
+            last_site = Site(trace.tb_frame.f_code, trace.tb_lasti)
         trace = trace.tb_next
-    return user_site() if found is None else found
+    return user_site() if last_site is None else last_site
 
 
 def note_package(error: Exception, doing: str) -> None:
@@ -126,13 +126,13 @@ def note_package(error: Exception, doing: str) -> None:
     users = [
         (frame, line) for frame, line, _ in steps if is_users(frame) and not is_extension_code(frame.f_code)
     ]
-    said = any("what to do: " in note for note in getattr(error, "__notes__", ()))
+    is_explained = any("what to do: " in note for note in getattr(error, "__notes__", ()))
     in_python = [
         (frame, line)
         for frame, line, _ in steps
         if not (is_internal(frame) or is_extension_code(frame.f_code))
     ]
-    if not in_python or said:
+    if not in_python or is_explained:
         return
     about = (
         _about_keyword(error, steps)
@@ -172,14 +172,14 @@ _UNKNOWN_KEYWORD: Final = re.compile(r"(\w+)\(\) got an unexpected keyword argum
 
 def _about_keyword(error: Exception, steps: _Steps) -> tuple[str, str] | None:
     """Return why a function of NumPy does not have a keyword of another library, and NumPy's; None for other errors."""
-    found = (
+    match = (
         _UNKNOWN_KEYWORD.match(str(error))
         if isinstance(error, TypeError) and is_users(steps[-1][0])
         else None
     )
-    if found is None or found[2] not in KEYWORDS or not callable(getattr(np, found[1], None)):
+    if match is None or match[2] not in KEYWORDS or not callable(getattr(np, match[1], None)):
         return None
-    return f"{found[2]} is a keyword of another library", f"np.{found[1]} has {KEYWORDS[found[2]]}"
+    return f"{match[2]} is a keyword of another library", f"np.{match[1]} has {KEYWORDS[match[2]]}"
 
 
 def _about_text(error: Exception) -> tuple[str, str] | None:
@@ -199,12 +199,12 @@ _NO_NUMBER: Final = re.compile(rf"__(\w+)__ returned non-\w+ \(type {Array.__nam
 
 def _about_number(error: Exception) -> tuple[str, str] | None:
     """Return why an object of a package was not converted to a number, and what to do instead; None for other errors."""
-    found = _NO_NUMBER.search(str(error)) if isinstance(error, TypeError) and len(error.args) == 1 else None
-    if found is None:
+    match = _NO_NUMBER.search(str(error)) if isinstance(error, TypeError) and len(error.args) == 1 else None
+    if match is None:
         return None
     return (
-        f"Python takes nothing but a number from the method __{found[1]}__ of an object, which has a traced one",
-        f"use the number that the object holds in place of {found[1]}(thing), or call the function that does it by "
+        f"Python takes nothing but a number from the method __{match[1]}__ of an object, which has a traced one",
+        f"use the number that the object holds in place of {match[1]}(thing), or call the function that does it by "
         "gt.callback(f, result_like, x), with a derivative by gt.custom_vjp",
     )
 
@@ -250,8 +250,8 @@ def _about_type(error: Exception, steps: _Steps) -> tuple[str, str] | None:
     if not inside or not is_program_file(frame.f_code.co_filename):
         return None
     texts = " ".join(part for part in error.args if isinstance(part, str))
-    given = [item for item in list(frame.f_locals.values()) if isinstance(item, Handle)]
-    if not given or not (isinstance(error, TypeError | AssertionError) or _TYPES.search(texts)):
+    traced = [item for item in list(frame.f_locals.values()) if isinstance(item, Handle)]
+    if not traced or not (isinstance(error, TypeError | AssertionError) or _TYPES.search(texts)):
         return None
     package = package_of(frame.f_code.co_filename)
     return (

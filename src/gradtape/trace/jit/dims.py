@@ -111,18 +111,18 @@ class Shapes:
         for argument, given, shape in self._arguments(name, function, args, kwargs):
             if shape is None:
                 continue
-            found = given.shape if isinstance(given, np.ndarray | np.generic | Handle) else None
-            wrong = "" if found is not None else "it is no array"
-            if found is not None and len(found) != len(shape):
-                wrong = f"it has {len(found)} axes"
-            for length, wanted in zip(found or (), shape, strict=False):
+            actual_shape = given.shape if isinstance(given, np.ndarray | np.generic | Handle) else None
+            wrong = "" if actual_shape is not None else "it is no array"
+            if actual_shape is not None and len(actual_shape) != len(shape):
+                wrong = f"it has {len(actual_shape)} axes"
+            for length, wanted in zip(actual_shape or (), shape, strict=False):
                 if wrong:
                     break
                 wrong = _difference(length, wanted, lengths)
             if wrong:
-                what = type(given).__name__ if found is None else f"shape {tuple(found)}"
+                description = type(given).__name__ if actual_shape is None else f"shape {tuple(actual_shape)}"
                 raise ShapeError(
-                    f"{name}: argument {argument} has {what}, which is not {_text(shape)}: {wrong}",
+                    f"{name}: argument {argument} has {description}, which is not {_text(shape)}: {wrong}",
                     where=user_site(),
                     remedy="pass arrays of the shapes that jit was given, or change them",
                 )
@@ -133,8 +133,8 @@ class Shapes:
             bound = _signature(name, function).bind(*args, **kwargs).arguments
             return [(repr(key), bound[key], shape) for key, shape in self.declared.items() if key in bound]
         return [
-            (str(number), given, shape)
-            for number, (given, shape) in enumerate(zip(args, self.declared or (), strict=False))
+            (str(number), argument, shape)
+            for number, (argument, shape) in enumerate(zip(args, self.declared or (), strict=False))
         ]
 
 
@@ -155,16 +155,16 @@ def _signature(name: str, function: Callable[..., Any]) -> inspect.Signature:
         ) from None
 
 
-def _difference(length: int, wanted: Dim | int, lengths: dict[str, int]) -> str:
+def _difference(length: int, expected: Dim | int, lengths: dict[str, int]) -> str:
     """Return what is wrong with a length; nothing if it is right."""
-    if not isinstance(wanted, Dim):
-        return "" if length == wanted else f"{length} is not {wanted}"
-    if length < wanted.min:
-        return f"{wanted.name} must be at least {wanted.min}"
-    if wanted.max is not None and length > wanted.max:
-        return f"{wanted.name} must be at most {wanted.max}"
-    known = lengths.setdefault(wanted.name, length)
-    return "" if known == length else f"{wanted.name} is {known} in this call"
+    if not isinstance(expected, Dim):
+        return "" if length == expected else f"{length} is not {expected}"
+    if length < expected.min:
+        return f"{expected.name} must be at least {expected.min}"
+    if expected.max is not None and length > expected.max:
+        return f"{expected.name} must be at most {expected.max}"
+    earlier = lengths.setdefault(expected.name, length)
+    return "" if earlier == length else f"{expected.name} is {earlier} in this call"
 
 
 def _text(shape: tuple[Dim | int, ...]) -> str:
@@ -172,16 +172,16 @@ def _text(shape: tuple[Dim | int, ...]) -> str:
     return f"({', '.join(names)}{',' * (len(names) == 1)})"
 
 
-def shapes_of(given: Any, function: Callable[..., Any]) -> Shapes:
+def shapes_of(shapes: Any, function: Callable[..., Any]) -> Shapes:
     """Return the shapes that jit was given; raise ArgumentError for what are none."""
-    if given is None:
+    if shapes is None:
         return ANY_SHAPES
-    if isinstance(given, str):
-        if given not in ("exact", "symbolic", "auto"):
-            raise ArgumentError(f"jit: shapes is {given!r}", where=user_site(), remedy=REMEDY)
-        return Shapes(given)
-    if isinstance(given, Mapping):
-        named = {name: _shape(shape) for name, shape in given.items()}
+    if isinstance(shapes, str):
+        if shapes not in ("exact", "symbolic", "auto"):
+            raise ArgumentError(f"jit: shapes is {shapes!r}", where=user_site(), remedy=REMEDY)
+        return Shapes(shapes)
+    if isinstance(shapes, Mapping):
+        named = {name: _shape(shape) for name, shape in shapes.items()}
         parameters = _signature("jit: the function", function).parameters
         for name in named:
             if name not in parameters:
@@ -191,23 +191,23 @@ def shapes_of(given: Any, function: Callable[..., Any]) -> Shapes:
                     remedy=f"it has: {', '.join(parameters)}",
                 )
         return Shapes("symbolic", named)
-    if isinstance(given, list | tuple):
-        return Shapes("symbolic", [_shape(shape) for shape in given])
+    if isinstance(shapes, list | tuple):
+        return Shapes("symbolic", [_shape(shape) for shape in shapes])
     raise ArgumentError(
-        f"jit: shapes is {given!r} of type {type(given).__name__}", where=user_site(), remedy=REMEDY
+        f"jit: shapes is {shapes!r} of type {type(shapes).__name__}", where=user_site(), remedy=REMEDY
     )
 
 
-def _shape(given: Any) -> Shape:
-    if given is None:
+def _shape(shape: Any) -> Shape:
+    if shape is None:
         return None
-    lengths = given if isinstance(given, list | tuple) else (given,)
+    lengths = shape if isinstance(shape, list | tuple) else (shape,)
     for length in lengths:
         if not isinstance(length, Dim) and (
             type(length) is bool or not isinstance(length, int) or length < 0
         ):
             raise ArgumentError(
-                f"jit: shapes has {given!r}, which is no shape: {length!r} is neither a gt.Dim nor a length",
+                f"jit: shapes has {shape!r}, which is no shape: {length!r} is neither a gt.Dim nor a length",
                 where=user_site(),
                 remedy=REMEDY,
             )

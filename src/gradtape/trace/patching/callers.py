@@ -55,15 +55,17 @@ def called_directly(frame: FrameType, function: Any) -> bool:
     if id(code) in _NUMPY_CALLERS:
         frame, function = calling_frame(frame, function)
         code = frame.f_code
-    known = _callee_cache.get(id(code))
-    if known is None:
+    cached = _callee_cache.get(id(code))
+    if cached is None:
         if len(_callee_cache) >= 4096:
             _callee_cache.clear()
-        known = _callee_cache[id(code)] = code, {}
-    place = frame.f_lasti
-    answer = known[1].get(place)
+        cached = _callee_cache[id(code)] = code, {}
+    instruction = frame.f_lasti
+    answer = cached[1].get(instruction)
     if answer is None:
-        answer = known[1][place] = _callee_names(frame, function) if is_traced_file(code.co_filename) else ()
+        answer = cached[1][instruction] = (
+            _callee_names(frame, function) if is_traced_file(code.co_filename) else ()
+        )
     if not answer:
         return False
     return (
@@ -85,16 +87,16 @@ def _callee_names(frame: FrameType, function: Any) -> tuple[str, ...]:
     if not all(names):
         return ("", names[-1])
     if names[-1] == function.__name__:
-        found = _value_of(names, frame)
-        if found is not None and not _is_same_function(found, function):
+        callee = _value_of(names, frame)
+        if callee is not None and not _is_same_function(callee, function):
             return ()
     return names
 
 
-def _is_same_function(found: Any, function: Any) -> bool:
-    while isinstance(found, functools.partial | staticmethod):
-        found = found.func if isinstance(found, functools.partial) else found.__func__
-    return found is function
+def _is_same_function(callee: Any, function: Any) -> bool:
+    while isinstance(callee, functools.partial | staticmethod):
+        callee = callee.func if isinstance(callee, functools.partial) else callee.__func__
+    return callee is function
 
 
 def callee_of(frame: FrameType, offset: int | None = None) -> Any:
@@ -123,8 +125,8 @@ def extension_module_of(function: Any) -> str:
 def library_of(function: Any) -> str:
     """Return the top-level package that a function belongs to; that of the class it is bound to where it has no module of its own."""
     owner = getattr(function, "__self__", None)
-    for thing in (function, owner, type(owner)):
-        name = getattr(thing, "__module__", None)
+    for candidate in (function, owner, type(owner)):
+        name = getattr(candidate, "__module__", None)
         if isinstance(name, str) and name != "builtins":
             return name.partition(".")[0]
     return ""
@@ -140,12 +142,12 @@ def _value_of(
 ) -> Any:
     """Return the object that names and attributes refer to, or None; the default of `get` runs no code of the objects."""
     first, *attributes = names
-    found = _local(frame, first)
-    if found is None:
-        found = frame.f_globals.get(first)
+    current = _local(frame, first)
+    if current is None:
+        current = frame.f_globals.get(first)
     for name in attributes:
-        found = get(found, name, None)
-    return found
+        current = get(current, name, None)
+    return current
 
 
 def _local(frame: FrameType, name: str) -> Any:
@@ -180,18 +182,18 @@ def _from_memory(frame: FrameType, name: str) -> Any:
     inside = _at(id(frame) + object.__basicsize__ + _WORD).value or 0
     if _at(inside + 4 * _WORD).value != id(code):
         return None
-    own = [cell for cell in code.co_cellvars if cell not in code.co_varnames]
-    place = [*code.co_varnames, *own, *code.co_freevars].index(name)
-    address = _at(inside + (9 + place) * _WORD).value
+    own_cells = [cell for cell in code.co_cellvars if cell not in code.co_varnames]
+    slot = [*code.co_varnames, *own_cells, *code.co_freevars].index(name)
+    address = _at(inside + (9 + slot) * _WORD).value
     if address is None:
         return None
-    found = ctypes.cast(address, ctypes.py_object).value
-    if isinstance(found, CellType) and (name in code.co_cellvars or name in code.co_freevars):
+    content = ctypes.cast(address, ctypes.py_object).value
+    if isinstance(content, CellType) and (name in code.co_cellvars or name in code.co_freevars):
         try:
-            return found.cell_contents
+            return content.cell_contents
         except ValueError:
             return None
-    return found
+    return content
 
 
 _read_local: Final = _get_var() if sys.version_info >= (3, 12) else _from_memory

@@ -40,35 +40,35 @@ def hook_function(function: FunctionType, handler_of: Callable[[Function], Funct
     if function.__code__ in _original_functions:
         return
     code = function.__code__
-    own = FunctionType(
+    original = FunctionType(
         code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
-    own.__kwdefaults__ = function.__kwdefaults__
-    own.__qualname__ = function.__qualname__
-    handler, given = handler_of(own), _without_defaults(own)
+    original.__kwdefaults__ = function.__kwdefaults__
+    original.__qualname__ = function.__qualname__
+    handler, given = handler_of(original), _without_defaults(original)
 
     def answer(*args: Any, **kwargs: Any) -> Any:
         if not RECORDERS:
-            return own(*args, **kwargs)
+            return original(*args, **kwargs)
         args, kwargs = given(args, kwargs)
         return handler(*args, **kwargs)
 
     changed = forwarding_code(code, answer)
-    _original_functions[changed] = own
+    _original_functions[changed] = original
     function.__code__ = changed
 
 
 def with_names(function: Any, **names: Any) -> Function:
     """Return a function with the code of another one, in which global names mean something else."""
-    made = FunctionType(
+    renamed = FunctionType(
         function.__code__,
         {**function.__globals__, **names},
         function.__name__,
         function.__defaults__,
         function.__closure__,
     )
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
+    renamed.__kwdefaults__ = function.__kwdefaults__
+    return renamed
 
 
 def without_hook(function: FunctionType) -> Function:
@@ -78,13 +78,13 @@ def without_hook(function: FunctionType) -> Function:
 
 def functions_of(codes: Iterable[CodeType]) -> list[FunctionType]:
     """Return the living functions that run these code objects."""
-    wanted = [*codes]
-    if not wanted:
+    code_objects = [*codes]
+    if not code_objects:
         return []
     return [
         function
-        for function in referrers(wanted, FunctionType)
-        if any(function.__code__ is code for code in wanted)
+        for function in referrers(code_objects, FunctionType)
+        if any(function.__code__ is code for code in code_objects)
     ]
 
 
@@ -110,7 +110,7 @@ def answered_by(
     finally:
         for function, code in hooked:
             function.__code__ = code
-        _answered[:] = [one for one in _answered if one not in hooked]
+        _answered[:] = [entry for entry in _answered if entry not in hooked]
 
 
 @contextmanager
@@ -145,12 +145,12 @@ def replaced_len(handler: Callable[[Any], Any]) -> Iterator[None]:
     This is the one name that is replaced: Python's specialised instruction for `len` compares the object and calls no pointer of its, and
     makes an integer of its own of what ``__len__`` returns.
     """
-    own = builtins.len
+    original = builtins.len
     try:
         builtins.len = handler
         yield
     finally:
-        builtins.len = own
+        builtins.len = original
 
 
 def forwarding_code(code: CodeType, answer: Function) -> CodeType:
@@ -158,9 +158,9 @@ def forwarding_code(code: CodeType, answer: Function) -> CodeType:
     count = code.co_argcount
     positional = list(code.co_varnames[:count])
     only = list(code.co_varnames[count : count + code.co_kwonlyargcount])
-    rest = list(code.co_varnames[count + len(only) :])
-    star = f"*{rest.pop(0)}" if code.co_flags & inspect.CO_VARARGS else ""
-    stars = f"**{rest.pop(0)}" if code.co_flags & inspect.CO_VARKEYWORDS else ""
+    variadic = list(code.co_varnames[count + len(only) :])
+    star = f"*{variadic.pop(0)}" if code.co_flags & inspect.CO_VARARGS else ""
+    stars = f"**{variadic.pop(0)}" if code.co_flags & inspect.CO_VARKEYWORDS else ""
     alone = positional[: code.co_posonlyargcount]
     named = positional[code.co_posonlyargcount :]
     parameters = [*alone, *["/"][: len(alone)], *named, *[star or "*"][: bool(star or only)], *only, stars]
@@ -187,8 +187,8 @@ def forwarding_code(code: CodeType, answer: Function) -> CodeType:
 
 
 def _constant(code: CodeType, name: str) -> CodeType:
-    (found,) = [item for item in code.co_consts if isinstance(item, CodeType) and item.co_name == name]
-    return found
+    (inner_code,) = [item for item in code.co_consts if isinstance(item, CodeType) and item.co_name == name]
+    return inner_code
 
 
 def _without_defaults(function: FunctionType) -> Callable[[Sequence[Any], dict[str, Any]], tuple[Any, Any]]:

@@ -62,11 +62,11 @@ def note_drawn(numbers: Any) -> None:
 
 def _draws_of_traces() -> set[Value]:
     """Return what was drawn in the traces around."""
-    found: set[Value] = set()
+    drawn: set[Value] = set()
     for context in contexts.stack:
         if isinstance(context, Trace) and context.draws is not None:
-            found.update(draw.value for draw in context.draws.calls if draw.value not in of_samples)
-    return found
+            drawn.update(draw.value for draw in context.draws.calls if draw.value not in of_samples)
+    return drawn
 
 
 def _is_recent(value: Value) -> bool:
@@ -78,8 +78,10 @@ def _is_recent(value: Value) -> bool:
         return False
     if (array.shape, sample_of(array)) in _recent:
         return True
-    wholes = [whole for reference in _arrays if (whole := reference()) is not None]
-    return array.ndim == 0 and any(bool(np.any(whole == array)) for whole in wholes)  # ``u[i] < p``
+    wholes = [recent_array for reference in _arrays if (recent_array := reference()) is not None]
+    return array.ndim == 0 and any(
+        bool(np.any(recent_array == array)) for recent_array in wholes
+    )  # ``u[i] < p``
 
 
 def warn_of_chance(tag: TraceTag, targets: Sequence[Value], sources: Sequence[Value]) -> None:
@@ -167,13 +169,13 @@ def warn_of_chance_in_branch(value: Value) -> None:
     if value.dtype.kind == "f" and is_differentiated(value) and _comes_from(value, draws):
         _warn(tag, user_site(3))
         return
-    ahead, seen = [value], set[Value]()
-    while ahead and len(seen) < FEW:
-        one = ahead.pop()
-        node = one.node
-        if one in seen or node is None:
+    ahead, visited = [value], set[Value]()
+    while ahead and len(visited) < FEW:
+        current = ahead.pop()
+        node = current.node
+        if current in visited or node is None:
             continue
-        seen.add(one)
+        visited.add(current)
         if node.op is convert_row:
             ahead += node.inputs
             continue
@@ -188,26 +190,26 @@ def warn_of_chance_in_branch(value: Value) -> None:
 
 
 def _comes_from(value: Value, draws: set[Value]) -> bool:
-    ahead, seen = [value], set[Value]()
-    while ahead and len(seen) < FEW:
-        one = ahead.pop()
-        if one in draws or _is_recent(one):
+    ahead, visited = [value], set[Value]()
+    while ahead and len(visited) < FEW:
+        current = ahead.pop()
+        if current in draws or _is_recent(current):
             return True
-        if one in seen:
+        if current in visited:
             continue
-        seen.add(one)
-        made = one.maker()
-        ahead += [] if made is None else made[1]
+        visited.add(current)
+        maker = current.maker()
+        ahead += [] if maker is None else maker[1]
     return False
 
 
 def _warn(tag: TraceTag, site: Any) -> None:
     """Warn of a line, once for each derivative."""
-    place = (site.code, site.instruction) if hasattr(site, "instruction") else site
-    told = _told.setdefault(tag, set())
-    if place in told:
+    key = (site.code, site.instruction) if hasattr(site, "instruction") else site
+    warned = _told.setdefault(tag, set())
+    if key in warned:
         return
-    told.add(place)
+    warned.add(key)
     warn(
         GradtapeWarning,
         "a random number is compared with a watched value, and the derivative does not see it",

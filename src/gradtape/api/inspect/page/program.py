@@ -86,10 +86,10 @@ class Nodes:
         """Return the number of a node, or of that of which it is a copy, or of what stands in a procedure; -1 where there is none."""
         if node is None:
             return -1
-        found = self._numbers.get((node, procedure))
-        if found is None and isinstance(node, Node):
+        number = self._numbers.get((node, procedure))
+        if number is None and isinstance(node, Node):
             return self._alike.get(_likeness(node), -1)
-        return -1 if found is None else found
+        return -1 if number is None else number
 
     def around(self, number: int) -> Iterator[int]:
         """Yield the nodes in whose bodies a node is, the innermost first."""
@@ -97,13 +97,13 @@ class Nodes:
             yield number
 
     def _graph(self, graph: Graph, parent: int, part: str) -> None:
-        made: dict[Value, int] = {}
+        numbers: dict[Value, int] = {}
         outputs = {value: k for k, value in enumerate(graph.outputs)}
         used = {value for node in graph.nodes for value in node.inputs}.union(graph.outputs)
         names = self._names if parent < 0 and len(self._names) == len(graph.inputs) else ()
         for k, value in enumerate(graph.inputs):
             if value in used:
-                made[value] = self._leaf(
+                numbers[value] = self._leaf(
                     INPUT,
                     value.name or (names[k] if names else f"{'input' if part else 'argument'} {k}"),
                     value,
@@ -111,16 +111,16 @@ class Nodes:
                     part,
                 )
         for k, value in enumerate(graph.constants()):
-            made[value] = self._leaf(CONSTANT, value.name or f"constant {k}", value, parent, part)
+            numbers[value] = self._leaf(CONSTANT, value.name or f"constant {k}", value, parent, part)
         for node in graph.nodes:
             number = self._operation(node, parent, part)
             results = [outputs[out] for out in node.outs if out in outputs]
             if results:
                 self.rows[number]["result"] = results[0]
             for value in dict.fromkeys(node.inputs):
-                if value in made:
-                    self.edges.append((made[value], number, repr(value.aval)))
-            made.update((out, number) for out in node.outs)
+                if value in numbers:
+                    self.edges.append((numbers[value], number, repr(value.aval)))
+            numbers.update((out, number) for out in node.outs)
             for body, name in zip(bodies_of(node), _names_of_bodies(node), strict=True):
                 self._graph(body, number, name)
             if isinstance(node.op, ProcedureOp):
@@ -252,16 +252,16 @@ def describe_program(
         Why the interpreter runs it; empty for machine code.
     """
     traced = Nodes(graph, files, names)
-    found: dict[str, Any] = {"traced": _view(traced)}
+    described: dict[str, Any] = {"traced": _view(traced)}
     if not interpreted:
         try:
-            found.update(_compiled(lower_located(graph), figures, files, names))
+            described.update(_compiled(lower_located(graph), figures, files, names))
         except LoweringError as error:
             interpreted = error.what
     if interpreted:
-        found.update(compiled=None, nests=[], loops=[], notes=[], listings={}, reason=interpreted)
-        found["lines"] = _interpreted_lines(figures, files)
-    return found
+        described.update(compiled=None, nests=[], loops=[], notes=[], listings={}, reason=interpreted)
+        described["lines"] = _interpreted_lines(figures, files)
+    return described
 
 
 _known_listings: Final[MemoryCache[CachedObject]] = MemoryCache()
@@ -275,8 +275,8 @@ def _listings(text: str, unroll: bool) -> tuple[str, str]:
     def build() -> CachedObject:
         return CachedObject(compress("\0".join(listings(text, unroll=unroll)).encode()))
 
-    found = _known_listings.get(key, lambda: cached_object(key, build))
-    llvm, _, assembly = decompress(found.code).decode().partition("\0")
+    cached = _known_listings.get(key, lambda: cached_object(key, build))
+    llvm, _, assembly = decompress(cached.code).decode().partition("\0")
     return llvm, assembly
 
 
@@ -308,12 +308,12 @@ def _compiled(
         _nest(nest, group, measured[k] if k < len(measured) else None, figures, nodes)
         for k, (nest, group) in enumerate(zip(located.nests, located.functions, strict=True))
     ]
-    whole = sum(nest["seconds"] or 0.0 for nest in nests) or 1.0
+    total = sum(nest["seconds"] or 0.0 for nest in nests) or 1.0
     for nest in nests:
-        nest["share"] = (nest["seconds"] or 0.0) / whole
-        made = [name for name in nest["functions"] if name in in_llvm or name in in_assembly]
+        nest["share"] = (nest["seconds"] or 0.0) / total
+        shown_functions = [name for name in nest["functions"] if name in in_llvm or name in in_assembly]
         # The loops before what hands their blocks to threads.
-        nest["functions"] = sorted(made, key=lambda name: not name.startswith("nest"))
+        nest["functions"] = sorted(shown_functions, key=lambda name: not name.startswith("nest"))
     return {
         "compiled": _view(nodes),
         "nests": nests,
@@ -341,7 +341,7 @@ def _nest(
     ]
     # A loop, a branch or a procedure is chosen with what is inside, and does nothing itself.
     around = dict.fromkeys(other for number in numbers if number >= 0 for other in nodes.around(number))
-    known = set(numbers)
+    numbered = set(numbers)
     is_between = functions[:1] == ("kernel",)
     return {
         "kind": BETWEEN if is_between else nest.routine or "loop",
@@ -352,18 +352,18 @@ def _nest(
         "moved": nest.moved,
         "footprint": nest.footprint,
         "functions": list(functions),
-        "nodes": [*done, *([number, 0.0, 0.0, 0] for number in around if number not in known)],
+        "nodes": [*done, *([number, 0.0, 0.0, 0] for number in around if number not in numbered)],
     }
 
 
 def _lines(nests: Sequence[dict[str, Any]], nodes: Nodes) -> list[dict[str, Any]]:
     """Return the costs of each line and direction, of all nests together."""
-    found: dict[tuple[int, int, int], dict[str, Any]] = {}
+    by_position: dict[tuple[int, int, int], dict[str, Any]] = {}
     for nest in nests:
         for number, share, operations, moved in nest["nodes"]:
             row = nodes.rows[number]
             key = row["file"], row["line"], row["way"]
-            line = found.setdefault(
+            line = by_position.setdefault(
                 key,
                 dict(
                     zip(("file", "line", "way"), key, strict=True),
@@ -377,7 +377,7 @@ def _lines(nests: Sequence[dict[str, Any]], nodes: Nodes) -> list[dict[str, Any]
             line["operations"] += operations
             line["moved"] += moved
             line["ops"][row["op"]] = None
-    return _with_shares(found.values())
+    return _with_shares(by_position.values())
 
 
 def _with_shares(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -392,12 +392,12 @@ def _with_shares(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _interpreted_lines(figures: KernelFigures | None, files: Files) -> list[dict[str, Any]]:
     """Return the costs of the lines of a program that the interpreter runs: their shares are estimates from the elements."""
-    found = []
+    lines = []
     for nest in () if figures is None else figures.nests:
         for line in nest.lines:
             if line.filename:
                 number = files.numbers.setdefault(line.filename, len(files.numbers))
-                found.append(
+                lines.append(
                     {
                         "file": number,
                         "line": line.line,
@@ -408,7 +408,7 @@ def _interpreted_lines(figures: KernelFigures | None, files: Files) -> list[dict
                         "ops": dict.fromkeys(line.ops),
                     }
                 )
-    return _with_shares(found)
+    return _with_shares(lines)
 
 
 _TARGET: Final = re.compile(r"\s*(\w+)(\[)?")
@@ -482,11 +482,11 @@ def _note(note: str, nodes: Nodes) -> tuple[str, int]:
 
 def _short(listing: Listing, functions: set[str]) -> dict[str, list[tuple[str, int]]]:
     """Return the shown functions of a listing, with the numbers of nodes from 0, and not all of what is very long."""
-    found = {}
+    shortened = {}
     for name, lines in listing.items():
         if name in functions:
             shown = [(line, node - 1) for line, node in lines[:MOST_LINES]]
             if len(lines) > MOST_LINES:
                 shown.append((f"... and {len(lines) - MOST_LINES} more lines", -1))
-            found[name] = shown
-    return found
+            shortened[name] = shown
+    return shortened

@@ -22,15 +22,19 @@ from gradtape.ops.core.shape import expand, reshape
 from gradtape.ops.numpy.linalg.products import matmul
 
 
-def picked(x: Value, places: NDArray) -> Value:
+def picked(x: Value, positions: NDArray) -> Value:
     """Return the elements of the last axis at some places, and 0 where a place is negative."""
     if x.shape[-1] == 0:
         x = join([x, expand(constant(np.zeros((), x.dtype)), (*x.shape[:-1], 1), ())], x.ndim - 1)
-    found = getitem(x, (..., np.maximum(places, 0)))
-    if not (places < 0).any():
-        return found
-    there = constant(places >= 0)
-    return where(expand(there, found.shape, tuple(range(found.ndim - places.ndim, found.ndim))), found, 0)
+    elements = getitem(x, (..., np.maximum(positions, 0)))
+    if not (positions < 0).any():
+        return elements
+    there = constant(positions >= 0)
+    return where(
+        expand(there, elements.shape, tuple(range(elements.ndim - positions.ndim, elements.ndim))),
+        elements,
+        0,
+    )
 
 
 # Bands: band k of a matrix a is row upper - k of its bands, and holds a[j - k, j] at j
@@ -54,8 +58,8 @@ def bands_of(x: Value, lower: int, upper: int) -> Value:
     n = x.shape[-1]
     row, j = np.indices((lower + upper + 1, n))
     i = row - upper + j
-    places = np.where((i >= 0) & (i < n), i * n + j, -1)
-    return picked(reshape(x, (*x.shape[:-2], n * n)), places)
+    positions = np.where((i >= 0) & (i < n), i * n + j, -1)
+    return picked(reshape(x, (*x.shape[:-2], n * n)), positions)
 
 
 def _transposed_places(rows: int, n: int, lower: int, upper: int) -> NDArray:
@@ -68,8 +72,8 @@ def _transposed_places(rows: int, n: int, lower: int, upper: int) -> NDArray:
 def transposed_bands(bands: Value, lower: int, upper: int) -> Value:
     """Return the bands of the transposes."""
     rows, n = bands.shape[-2:]
-    places = _transposed_places(rows, n, lower, upper)
-    return picked(reshape(bands, (*bands.shape[:-2], rows * n)), places)
+    positions = _transposed_places(rows, n, lower, upper)
+    return picked(reshape(bands, (*bands.shape[:-2], rows * n)), positions)
 
 
 def bands_times(bands: Value, x: Value, lower: int, upper: int) -> Value:
@@ -78,20 +82,20 @@ def bands_times(bands: Value, x: Value, lower: int, upper: int) -> Value:
     turned = transposed_bands(bands, lower, upper)  # row r holds a[j, j + r - lower]
     parts = []
     for row in range(rows):
-        places = np.arange(n) + row - lower
-        inside = np.where((places >= 0) & (places < n), places, -1)
+        columns = np.arange(n) + row - lower
+        inside = np.where((columns >= 0) & (columns < n), columns, -1)
         shifted = picked(transposed(x), inside)
         parts.append(
             expand(getitem(turned, (..., row, slice(None))), shifted.shape, _without(shifted.ndim, 2))
             * shifted
         )
-    found = total(*parts)
-    assert found is not None
-    return transposed(found)
+    product = total(*parts)
+    assert product is not None
+    return transposed(product)
 
 
-def _without(rank: int, place: int) -> tuple[int, ...]:
-    return tuple(axis for axis in range(rank) if axis != rank - place)
+def _without(rank: int, axis_from_end: int) -> tuple[int, ...]:
+    return tuple(axis for axis in range(rank) if axis != rank - axis_from_end)
 
 
 def _banded_solve(
@@ -200,9 +204,9 @@ def _band_lu_solve(
 
     if transposed:
         rows, n = bands.shape[-2:]
-        places = _transposed_places(rows, n, lower, upper)
+        positions = _transposed_places(rows, n, lower, upper)
         flat = np.reshape(bands, (*bands.shape[:-2], rows * n))
-        bands = np.where(places >= 0, flat[..., np.maximum(places, 0)], 0)
+        bands = np.where(positions >= 0, flat[..., np.maximum(positions, 0)], 0)
         lower, upper = upper, lower
     return each_matrix(one, bands, b)[0]
 

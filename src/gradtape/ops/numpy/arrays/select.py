@@ -70,38 +70,38 @@ def positions_where(mask: Value) -> Value:
     Their count is: a trace guards it, and a call with another count is traced anew. Each true element writes its position behind those of
     the elements before it; the others write theirs behind all of them.
     """
-    ones = convert(mask, INTP)
-    count = as_int(reduce_sum(ones, axes=(0,)), "the number of true elements")
-    behind = where(mask, cumsum(ones, axis=0, reverse=False) - 1, count)
+    counts = convert(mask, INTP)
+    count = as_int(reduce_sum(counts, axes=(0,)), "the number of true elements")
+    behind = where(mask, cumsum(counts, axis=0, reverse=False) - 1, count)
     return getitem(put_row(full((count + 1,), 0, INTP), np.arange(mask.size), behind), slice(count))
 
 
 @implements(np.nonzero)
 def nonzero(a: Any) -> tuple[Any, ...]:
     """Follow `numpy.nonzero`: positions carry no derivative."""
-    known = known_numbers(a)
-    if known is not None or not a.ndim:
+    numbers = known_numbers(a)
+    if numbers is not None or not a.ndim:
         return np.nonzero(concrete(a, "a"))
-    found = positions_where(reshape(truth(a), (a.size,)))
+    quotients = positions_where(reshape(truth(a), (a.size,)))
     positions = []
     for extent in a.shape[:0:-1]:
-        positions.append(remainder(found, extent))
-        found = floor_divide(found, extent)
-    return (found, *positions[::-1])
+        positions.append(remainder(quotients, extent))
+        quotients = floor_divide(quotients, extent)
+    return (quotients, *positions[::-1])
 
 
 @implements(np.flatnonzero)
 def flatnonzero(a: Any) -> Any:
     """Follow `numpy.flatnonzero`."""
-    known = known_numbers(a)
-    return positions_where(reshape(truth(a), (a.size,))) if known is None else np.flatnonzero(known)
+    numbers = known_numbers(a)
+    return positions_where(reshape(truth(a), (a.size,))) if numbers is None else np.flatnonzero(numbers)
 
 
 @implements(np.argwhere)
 def argwhere(a: Any) -> Any:
     """Follow `numpy.argwhere`."""
-    known = known_numbers(a)
-    return stack(*nonzero(a), axis=1) if known is None and a.ndim else np.argwhere(concrete(a, "a"))
+    numbers = known_numbers(a)
+    return stack(*nonzero(a), axis=1) if numbers is None and a.ndim else np.argwhere(concrete(a, "a"))
 
 
 @implements(
@@ -132,10 +132,10 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Value:
             where=here.site,
             remedy="give at least one condition; np.full_like(x, value) is an array of one number",
         )
-    for place, condition in enumerate(conditions):
+    for position, condition in enumerate(conditions):
         if condition.dtype != BOOL:
             raise DtypeError(
-                f"invalid entry {place} in condlist: should be boolean ndarray, got {condition.dtype}",
+                f"invalid entry {position} in condlist: should be boolean ndarray, got {condition.dtype}",
                 where=here.site,
                 remedy="compare first: x > 0, or x != 0 for the truth of numbers",
             )
@@ -197,11 +197,11 @@ def as_positions(indices: Any, casting: Any = "safe") -> Value:
 )
 def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Value:
     """Follow `numpy.take`."""
-    x, place = flat_or(a, axis)
-    positions = bounded(as_positions(indices, "same_kind"), x.shape[place], mode)
-    if positions.size and not x.shape[place]:
+    x, position = flat_or(a, axis)
+    positions = bounded(as_positions(indices, "same_kind"), x.shape[position], mode)
+    if positions.size and not x.shape[position]:
         raise IndexError("cannot do a non-empty take from an empty axes.")
-    return getitem_rows(x, (slice(None),) * place + (positions,))
+    return getitem_rows(x, (slice(None),) * position + (positions,))
 
 
 def beside(x: Value, positions: Value, axis: int) -> list[Value]:
@@ -260,9 +260,9 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Value:
 def choose(a: Any, choices: Any, mode: str = "raise") -> Value:
     """Follow `numpy.choose`."""
     which = as_positions(a)
-    given = [as_value(choice) for choice in items_of(choices)]
-    dtype = common_dtype(*given)
-    options = [convert(option, dtype) for option in given]
+    values = [as_value(choice) for choice in items_of(choices)]
+    dtype = common_dtype(*values)
+    options = [convert(option, dtype) for option in values]
     shape = np.broadcast_shapes(which.shape, *[option.shape for option in options])
     which = bounded(which, len(options), mode)
     if not shape:
@@ -285,8 +285,8 @@ def compress(condition: Any, a: Any, axis: Any = None) -> Value:
     """Follow `numpy.compress`."""
     if np.ndim(condition) != 1:
         raise ValueError("condition must be a 1-d array")
-    x, place = flat_or(a, axis)
-    return getitem(x, (slice(None),) * place + (flatnonzero(condition),))
+    x, position = flat_or(a, axis)
+    return getitem(x, (slice(None),) * position + (flatnonzero(condition),))
 
 
 @implements(
@@ -337,8 +337,8 @@ def _triangle(m: Any, k: Any, lower: bool) -> Value:
     x = broadcast_to(x, (x.size, x.size)) if x.ndim == 1 else x
     rows, columns = x.shape[-2:]
     last = as_int(k, "k")
-    kept = by_diagonals((rows, columns), (lambda d: d <= last) if lower else (lambda d: d >= last), BOOL)
-    return where(broadcast_to(kept, x.shape), x, convert(as_array(0), x.dtype))
+    is_kept = by_diagonals((rows, columns), (lambda d: d <= last) if lower else (lambda d: d >= last), BOOL)
+    return where(broadcast_to(is_kept, x.shape), x, convert(as_array(0), x.dtype))
 
 
 TRIANGLES = (sample((3, 4)), sample((3, 4), 1), sample((2, 3, 3), k=-1), sample((3,)))

@@ -45,14 +45,14 @@ Windows = tuple[Value, list[Value], list[int]]
 def _windows(x: Value, footprint: NDArray, origins: Sequence[int], mode: int, cval: Any) -> Windows:
     """Return the elements of all windows that a footprint covers."""
     wide = surrounded(x, footprint.shape, origins, mode, cval)
-    ones = (1,) * x.ndim
-    places = [tuple(map(int, place)) for place in np.argwhere(footprint)]
-    elements = [slice_(wide, place, x.shape, ones) for place in places]
-    return wide, elements, [_offset(place, wide.shape) for place in places]
+    unit_steps = (1,) * x.ndim
+    starts = [tuple(map(int, start)) for start in np.argwhere(footprint)]
+    elements = [slice_(wide, start, x.shape, unit_steps) for start in starts]
+    return wide, elements, [_offset(start, wide.shape) for start in starts]
 
 
-def _offset(place: Sequence[int], shape: Shape) -> int:
-    return int(np.ravel_multi_index(tuple(place), shape)) if len(shape) else 0
+def _offset(start: Sequence[int], shape: Shape) -> int:
+    return int(np.ravel_multi_index(tuple(start), shape)) if len(shape) else 0
 
 
 def _corner(shape: Shape, wide: Shape) -> Value:
@@ -67,18 +67,18 @@ def _corner(shape: Shape, wide: Shape) -> Value:
     return total
 
 
-def _first_equal(elements: Sequence[Value], found: Value, numbers: Sequence[int]) -> Value:
+def _first_equal(elements: Sequence[Value], extremum: Value, numbers: Sequence[int]) -> Value:
     """Return, of the first element that equals what was found, its number."""
-    chosen: Value = full(found.shape, numbers[-1], INTP)
+    chosen: Value = full(extremum.shape, numbers[-1], INTP)
     for element, number in reversed(list(zip(elements[:-1], numbers[:-1], strict=True))):
-        chosen = where(equal(element, found), number, chosen)
+        chosen = where(equal(element, extremum), number, chosen)
     return chosen
 
 
 def _read(wide: Value, offsets: Value) -> Value:
     """Return the elements at places in memory, counted from the first place of each window."""
-    places = stop_gradient(_corner(offsets.shape, wide.shape) + offsets)
-    return gather(reshape(wide, (wide.size,)), places)
+    positions = stop_gradient(_corner(offsets.shape, wide.shape) + offsets)
+    return gather(reshape(wide, (wide.size,)), positions)
 
 
 def _numbers(x: Any) -> Value:
@@ -97,29 +97,29 @@ def min_or_max_filter1d(
     if size <= CHAIN:
         return _extremum(x, np.ones(shape, bool), None, mode, cval, origins, bool(minimum))
     wide = surrounded(x, shape, origins, mode, cval)
-    found = stop_gradient(wide)
+    extrema = stop_gradient(wide)
     offsets: Value = full(wide.shape, 0, INTP)
     step = int(np.prod(wide.shape[axis + 1 :]))
     width = 1
     while width < size:
         ahead = min(width, size - width)
-        found, offsets = _better_half(found, offsets, axis, ahead, step, bool(minimum))
+        extrema, offsets = _better_half(extrema, offsets, axis, ahead, step, bool(minimum))
         width += ahead
     return _read(wide, offsets)
 
 
 def _better_half(
-    found: Value, offsets: Value, axis: int, ahead: int, step: int, minimum: bool
+    extrema: Value, offsets: Value, axis: int, ahead: int, step: int, minimum: bool
 ) -> tuple[Value, Value]:
     """Return the extrema of runs from those of two shorter runs, of which one begins `ahead` elements after the other."""
-    count = found.shape[axis] - ahead
+    count = extrema.shape[axis] - ahead
 
     def part(x: Value, start: int) -> Value:
         starts = tuple([start if k == axis else 0 for k in range(x.ndim)])
         shape = tuple([count if k == axis else n for k, n in enumerate(x.shape)])
         return slice_(x, starts, shape, (1,) * x.ndim)
 
-    first, second = part(found, 0), part(found, ahead)
+    first, second = part(extrema, 0), part(extrema, ahead)
     takes = less_equal(first, second) if minimum else less_equal(second, first)
     return where(takes, first, second), where(takes, part(offsets, 0), part(offsets, ahead) + ahead * step)
 
@@ -214,7 +214,7 @@ def _nth(elements: Sequence[Value], rank: int) -> Value:
 
 def comparators(count: int) -> list[tuple[int, int]]:
     """Return the pairs that Batcher's odd-even merge sort puts in order."""
-    found = []
+    pairs = []
     size = 1
     while size < count:
         step = size
@@ -222,10 +222,10 @@ def comparators(count: int) -> list[tuple[int, int]]:
             for start, k in itertools.product(range(step % size, count - step, 2 * step), range(step)):
                 low, high = start + k, start + k + step
                 if high < count and low // (2 * size) == high // (2 * size):
-                    found.append((low, high))
+                    pairs.append((low, high))
             step //= 2
         size *= 2
-    return found
+    return pairs
 
 
 @borrows("scipy.signal._signaltools.medfilt2d")

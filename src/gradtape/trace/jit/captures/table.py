@@ -67,14 +67,14 @@ class _Table:
         for number, step in self._later:
             self._row(Read.KNOWN, number, 0, (Test.REGISTER, step.expected, 0, 0), number)
 
-    def address(self, thing: Any) -> int:
-        self.kept.append(thing)
-        return id(thing)
+    def address(self, referent: Any) -> int:
+        self.kept.append(referent)
+        return id(referent)
 
-    def equal(self, place: int, kind: type, content: Any) -> None:
+    def equal(self, number: int, kind: type, content: Any) -> None:
         """Check that what is passed, by its number, is an object of this kind with this content."""
         out = self.constant(None)
-        read, a = (Read.ARGUMENT, -1 - place) if place < 0 else (Read.KNOWN, place)
+        read, a = (Read.ARGUMENT, -1 - number) if number < 0 else (Read.KNOWN, number)
         test = (
             (Test.CONTENT, self.address(content), content.nbytes, 0)
             if kind is np.ndarray
@@ -82,9 +82,9 @@ class _Table:
         )
         self._row(read, a, 0, test, out)
 
-    def constant(self, thing: object) -> int:
+    def constant(self, referent: object) -> int:
         """Return the number of a register with an object."""
-        self.registers.append(self.address(thing))
+        self.registers.append(self.address(referent))
         return len(self.registers) - 1
 
     def _row(self, read: Read, a: int, b: int, test: tuple[Test, int, int, int], out: int) -> None:
@@ -125,11 +125,11 @@ class _Table:
         if step.source is Source.ATTRIBUTE and step.check is not Check.ABSENT:
             # the C functions return no object for None
             is_none = step.check is Check.SAME and step.expected is None
-            own = None if is_none else _OWN_READS.get((self._kind_of(step.parent), step.key))
+            own_read = None if is_none else _OWN_READS.get((self._kind_of(step.parent), step.key))
             return (
                 (Read.ATTRIBUTE, step.parent, self.address(step.key))
-                if own is None
-                else (own, step.parent, 0)
+                if own_read is None
+                else (own_read, step.parent, 0)
             )
         raise _Unsuited
 
@@ -184,11 +184,11 @@ class _Table:
             self._row(read, a, b, (Test.PRESENT, 0, 0, 0), number)
             return
         if step.check is Check.ALIVE:
-            thing = step.expected()
-            if thing is None:
+            referent = step.expected()
+            if referent is None:
                 raise _Unsuited
-            self.references.append((len(self.rows), thing))
-            self._row(read, a, b, (Test.IS, id(thing), 0, 0), number)
+            self.references.append((len(self.rows), referent))
+            self._row(read, a, b, (Test.IS, id(referent), 0, 0), number)
             return
         if step.check is Check.CLASS:
             self.tags.append((len(self.rows), step.key, functools.partial(step.holds, step.key, ())))
@@ -269,8 +269,10 @@ class NativeReader:
         with suppress(_Unsuited):
             table = _Table(steps)
             absent = table.constant(ABSENT)
-            passed = [absent if step.check is Check.ABSENT else number for number, step in enumerate(steps)]
-            self._native = _checked(collecting(), _nothing, arguments, table, passed)
+            registers = [
+                absent if step.check is Check.ABSENT else number for number, step in enumerate(steps)
+            ]
+            self._native = _checked(collecting(), _nothing, arguments, table, registers)
 
     def read(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
         """Return the objects that all steps read; None where a check fails."""
@@ -291,7 +293,7 @@ def _nothing(*leaves: Any) -> None:
 
 
 def _checked(
-    behind: Any, fallback: Callable[..., Any], arguments: int, table: _Table, passed: Sequence[int] | None
+    behind: Any, fallback: Callable[..., Any], arguments: int, table: _Table, registers: Sequence[int] | None
 ) -> CheckedFunction | None:
     return checked(
         behind,
@@ -299,7 +301,7 @@ def _checked(
         arguments,
         table.rows,
         table.registers,
-        passed,
+        registers,
         references=table.references,
         tags=table.tags,
         kept=table.kept,
@@ -311,7 +313,7 @@ def checked_function(
     fallback: Callable[..., Any],
     steps: Sequence[Step],
     arguments: int,
-    passed: Sequence[int] | None,
+    registers: Sequence[int] | None,
     *,
     equal: Sequence[tuple[int, type, Any]] = (),
     further: Sequence[object] = (),
@@ -331,7 +333,7 @@ def checked_function(
     passed : sequence of int or None
         What `behind` is called with: numbers of steps, and for arguments -1 - their numbers; None for the arguments as they are.
     equal : sequence of (int, type, ndarray)
-        What is compared in each call: as in `passed` which one, its type (ndarray, float or float64), and its content.
+        What is compared in each call: as in `registers` which one, its type (ndarray, float or float64), and its content.
     further : sequence of object
         What `behind` is called with after that.
     """
@@ -339,8 +341,8 @@ def checked_function(
         table = _Table(steps)
     except _Unsuited:
         return None
-    for place, kind, content in equal:
-        table.equal(place, kind, content)
-    if further and passed is not None:
-        passed = [*passed, *map(table.constant, further)]
-    return _checked(behind, fallback, arguments, table, passed)
+    for number, kind, content in equal:
+        table.equal(number, kind, content)
+    if further and registers is not None:
+        registers = [*registers, *map(table.constant, further)]
+    return _checked(behind, fallback, arguments, table, registers)
