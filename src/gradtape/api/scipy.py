@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.api.debug.line_search import Trials
+from gradtape.api.debug.nonsmooth.line_search import Trials
 from gradtape.api.ode.initial_value import METHODS as _ODE_METHODS
 from gradtape.api.ode.initial_value import OWN, solve_by_own_steps
 from gradtape.api.ode.initial_value import solve_ivp as traced_solve_ivp

@@ -5,9 +5,9 @@ from gradtape.api.debug.debugger import clear_gradient_debuggers as clear_gradie
 from gradtape.api.debug.debugger import gradient_values_from_dump as gradient_values_from_dump
 from gradtape.api.debug.explain import explain_gradient as explain_gradient
 from gradtape.api.debug.explanation import Explanation as Explanation
-from gradtape.api.debug.nonsmooth import Kink as Kink
-from gradtape.api.debug.nonsmooth import Kinks as Kinks
-from gradtape.api.debug.nonsmooth import kinks as kinks
+from gradtape.api.debug.nonsmooth.kinks import Kink as Kink
+from gradtape.api.debug.nonsmooth.kinks import Kinks as Kinks
+from gradtape.api.debug.nonsmooth.kinks import kinks as kinks
 from gradtape.api.debug.numerics import check_numerics as check_numerics
 from gradtape.api.debug.numerics import disable_check_numerics as disable_check_numerics
 from gradtape.api.debug.numerics import enable_check_numerics as enable_check_numerics

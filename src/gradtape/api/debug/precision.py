@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.api.debug.linalg import evaluate_extended
-from gradtape.api.debug.nonsmooth import op_by_op, run_checked
+from gradtape.api.debug.nonsmooth.recording import op_by_op, run_checked
 from gradtape.api.debug.unrolled import UnrolledLoops, compute_op_by_op, in_place_of_loops
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.recording import Recording

@@ -13,7 +13,7 @@ from gradtape.ir.graph import Node, Value, constant, extract, merge_tags
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.ops.core.indexing import parse_index
 from gradtape.ops.core.join import stack
-from gradtape.transforms.call import GraphCall, inlined
+from gradtape.transforms.call import GraphCall, recorded
 from gradtape.transforms.loops.ops import STACK, Repeat, Scan, Switch, While
 
 Index = tuple[int, ...]
@@ -34,13 +34,21 @@ class UnrolledLoops:
         The elements of arrays that were passed to iterations.
     conditions : list of Value
         What decided which branch was taken, and whether there was another iteration, of those that `in_place_of_loops` replaced.
+    counts : list of Value
+        The numbers of iterations that were computed, of those.
     """
 
     def __init__(self) -> None:
         self.iterations: dict[Node, Iterations] = {}
         self.conditions: list[Value] = []
+        self.counts: list[Value] = []
         self.elements: set[Value] = set()
         self._stack_elements: dict[Value, tuple[Value, int]] = {}
+
+    @property
+    def reads_stacks(self) -> bool:
+        """Whether an iteration has read what another one pushed on a stack."""
+        return bool(self._stack_elements)
 
     def source_of_stack_element(self, value: Value, index: Index) -> tuple[Value, Index] | None:
         """Return the value that an iteration pushed on a stack, if `value` was read from one; with the index of the element."""
@@ -132,7 +140,7 @@ def y_position(node: Node, output: int) -> int | None:
 
 def _copy_of_body(body: Body, given: Sequence[Value]) -> list[Value]:
     """Return the outputs of a copy of a body. An input that has a name in the body is an `identity` node of that name."""
-    return inlined(body, [_named(*pair) for pair in zip(given, body.inputs, strict=True)])
+    return recorded(body, [_named(*pair) for pair in zip(given, body.inputs, strict=True)])[0]
 
 
 def _named(value: Value, inner: Value) -> Value:
@@ -167,7 +175,7 @@ def _condition(node: Node) -> Callable[[list[Value]], bool]:
         return lambda given: True
 
     def goes_on(given: list[Value]) -> bool:
-        (truth,) = inlined(node.params["condition"], given)
+        (truth,), _ = recorded(node.params["condition"], given)
         compute_op_by_op([truth])
         return bool(truth.data)
 
@@ -193,7 +201,7 @@ def in_place_of_loops(
     for node in nodes:
         operands = [copies.get(operand, operand) for operand in node.inputs]
         if isinstance(node.op, GraphCall):
-            outs = in_place_of_loops(inlined(node.op.graph, operands), loops, operands)
+            outs = in_place_of_loops(recorded(node.op.graph, operands)[0], loops, operands)
         elif isinstance(node.op, Scan | Repeat | While | Switch):
             outs = _outputs_of_iterations(_with_operands(node, operands, loops), loops)
         elif all(copy is operand for copy, operand in zip(operands, node.inputs, strict=True)):
@@ -219,6 +227,8 @@ def _outputs_of_iterations(node: Node, loops: UnrolledLoops) -> list[Value]:
     if isinstance(node.op, Switch):
         loops.conditions.append(node.inputs[0])
         return in_place_of_loops(iterations[0][1], loops, node.inputs)
+    if isinstance(node.op, Repeat):
+        loops.counts.append(node.inputs[0])
     if isinstance(node.op, While):
         loops.conditions += _conditions_of_while(node, [outs for _, outs in iterations])
     count = node.params["carries"]
@@ -243,7 +253,7 @@ def _conditions_of_while(node: Node, outs: Sequence[Sequence[Value]]) -> list[Va
     consts, carries = node.inputs[: node.params["consts"]], _initial_carries(node)
     truths = []
     for iteration in range(len(outs) + 1):
-        (truth,) = inlined(node.params["condition"], [constant(np.asarray(iteration)), *consts, *carries])
+        (truth,), _ = recorded(node.params["condition"], [constant(np.asarray(iteration)), *consts, *carries])
         truths.append(truth)
         if iteration < len(outs):
             carries = outs[iteration][: len(carries)]

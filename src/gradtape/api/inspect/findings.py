@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.api.debug.nonsmooth import kinks, op_by_op
+from gradtape.api.debug.nonsmooth.kinks import kinks
+from gradtape.api.debug.nonsmooth.recording import op_by_op
 from gradtape.api.debug.paths import ancestors, find_paths, unfolded
 from gradtape.api.debug.precision import HAS_EXTENDED, digits
 from gradtape.api.debug.reasons import explain_cut

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.api.debug.switches import SWITCHES
+from gradtape.api.debug.nonsmooth.switches import SWITCHES
 from gradtape.api.ode.problem import Problem, limited, smallest_step
 from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.recording import Recording

@@ -133,7 +133,7 @@ def applied(
             if recording.has_units:  # what a map returns has units that depend on what it takes
                 raise ArgumentError(f"{caller}: the program has quantities, and is not kept")
             program, residuals = _linear_map(recording, caller == "vjp", converted)
-        number = _traced_number(programs.add(program), recording.sources)
+        number = traced_number(programs.add(program), recording.sources)
         return recording.result(), residuals, number, aux
 
     options = caller, bool(has_aux), converted, limit
@@ -148,7 +148,7 @@ def applied(
     return Applied(result, residuals, aux, programs.made[int(number)])
 
 
-def _traced_number(number: int, sources: Sequence[Value]) -> Array:
+def traced_number(number: int, sources: Sequence[Value]) -> Array:
     """Return a number as a result that depends on the arguments: machine code returns arrays alone."""
     value = emit(identity, [literal(number, np.dtype(np.int64))])
     value.tags = sources[0].tags

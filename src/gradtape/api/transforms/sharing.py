@@ -248,8 +248,8 @@ def program_of_calls(
         The function that is transformed.
     run : callable
         What is compiled; takes the function and its arguments.
-    kind : type
-        The class of compiled functions.
+    kind : callable
+        Makes a compiled function of `run`, what it shows itself as, its static arguments, and the class of its call site.
     held : object, optional
         What `run` refers to, of the call that has made the program.
     """

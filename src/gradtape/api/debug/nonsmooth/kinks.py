@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.api.debug.switches import SWITCHES, Margins, comparisons, conditions, margins_of
-from gradtape.api.debug.unrolled import Iterations, UnrolledLoops, compute_op_by_op, in_place_of_loops
-from gradtape.api.tape.tape import GradientTape
+from gradtape.api.debug.nonsmooth.programs import Kept, NotKept
+from gradtape.api.debug.nonsmooth.recording import Point, Recorded, Run, Switch, op_by_op, vector_of
+from gradtape.api.debug.nonsmooth.switches import Margins, margins_of
+from gradtape.api.debug.unrolled import Iterations
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import jvp
-from gradtape.api.transforms.jit import running_recorded
-from gradtape.api.transforms.recording import Recording, recordable_body
-from gradtape.config import config
 from gradtape.errors import ArgumentError, kind_of
 from gradtape.habits import suggests_keywords
-from gradtape.ir.builder import here
-from gradtape.ir.graph import Literal, Node, Value, extract, literal
+from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import is_inexact
-from gradtape.ops.core.elementwise.floats import trunc
-from gradtape.trace.array.handle import Handle
-from gradtape.trace.lazy.instruments import CHECKS, MADE
 from gradtape.trace.source.sites import user_site
-from gradtape.transforms.vjp import vjp as pulled
-from gradtape.trees import flatten, unflatten
+from gradtape.trees import flatten
 
 STEP: Final = 1e-5
 """How far from a switch its sides are looked at, as a part of the arguments' size; a tenth of it as well."""
@@ -97,7 +89,8 @@ class Kink:
         if (self.kind, repr(self.site)) != (other.kind, repr(other.site)):
             return False
         mine, theirs = (
-            [_vector(part) for part in (kink.direction, *kink.slopes, kink.jumps)] for kink in (self, other)
+            [vector_of(flatten(part)[0]) for part in (kink.direction, *kink.slopes, kink.jumps)]
+            for kink in (self, other)
         )
         return all(np.allclose(a, b, rtol=1e-6, equal_nan=True) for a, b in zip(mine, theirs, strict=True))
 
@@ -207,71 +200,17 @@ def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
             why=f"got {', '.join(map(kind_of, leaves)) or 'no argument'}",
             remedy="pass floats",
         )
-    point = _Point(f, leaves, spec, moving)
-    with op_by_op():
-        program, candidates, seen = _near_switches(point, near)
-        crossings = [each for one in candidates if (each := _examined(point, one)) is not None]
-        found = _responsible(point, program, crossings)
+    point = Point(f, leaves, spec, moving)
+    try:
+        found, seen = _crossed(Kept(point), near)
+    except NotKept:
+        with op_by_op():
+            found, seen = _crossed(Recorded(point), near)
     different: list[Kink] = []
     for kink in sorted((each.kink for each in found), key=lambda kink: kink.distance):
         if not any(kink.is_same_as(other) for other in different):
             different.append(kink)
     return Kinks(different, seen)
-
-
-@contextmanager
-def op_by_op() -> Iterator[None]:
-    """Run everything op by op, with loops unrolled, in the block."""
-    with config.override(loops="trace"), running_recorded():
-        yield
-
-
-def run_checked(
-    recording: Recording, function: Callable[..., Any], check: Callable[[Sequence[Value]], None]
-) -> None:
-    """Run a function under a recording, with loops unrolled as they are recorded, and with a check of the values that Python looks at."""
-    CHECKS.append(check)
-    try:
-        recording.run(function)
-    finally:
-        CHECKS.remove(check)
-        if not CHECKS:
-            MADE.clear()
-
-
-class _Point:
-    """The function of its floating arguments, as one vector."""
-
-    def __init__(
-        self, f: Callable[..., Any], leaves: Sequence[Any], spec: Any, moving: Sequence[int]
-    ) -> None:
-        self._f, self._leaves, self._spec, self._moving = f, leaves, spec, moving
-        self.floats = [np.asarray(leaves[k]) for k in moving]
-        self.vector = np.concatenate([np.ravel(array) for array in self.floats]).astype(float)
-        self.size = max(1.0, float(np.max(np.abs(self.vector), initial=0.0)))
-
-    def __call__(self, *floats: Any) -> Any:
-        leaves = list(self._leaves)
-        for k, value in zip(self._moving, floats, strict=True):
-            leaves[k] = value
-        return self._f(*unflatten(self._spec, leaves))
-
-    def arrays(self, vector: NDArray) -> list[Any]:
-        """Return a vector as arguments."""
-        ends = np.cumsum([array.size for array in self.floats])
-        parts = np.split(vector, ends[:-1])
-        return [
-            np.reshape(part, array.shape).astype(array.dtype)[()]
-            for part, array in zip(parts, self.floats, strict=True)
-        ]
-
-    def nest(self, vector: NDArray) -> Any:
-        """Return a vector in the containers of all arguments, of the one alone if there is one; None for what is no float."""
-        leaves: list[Any] = [None] * len(self._leaves)
-        for k, value in zip(self._moving, self.arrays(vector), strict=True):
-            leaves[k] = value
-        nest = unflatten(self._spec, leaves)
-        return nest[0] if len(nest) == 1 else nest
 
 
 class _Candidate(NamedTuple):
@@ -302,84 +241,35 @@ class _Candidate(NamedTuple):
     is_asked: bool
 
 
-class _Program(NamedTuple):
-    """What the function has computed at a point, op by op, with all loops unrolled."""
-
-    nodes: Sequence[Node]
-    targets: Sequence[Value]
-    sources: Sequence[Value]
-    constants: set[Value]
-
-    def at(self, arrays: Sequence[Any], forced: dict[Value, NDArray]) -> dict[Value, Any]:
-        """Return all values that depend on the sources, for other sources, with some outputs of nodes replaced."""
-        data: dict[Value, Any] = dict(zip(self.sources, map(np.asarray, arrays), strict=True))
-        for node in self.nodes:
-            if self.constants.issuperset(node.outs):
-                continue
-            operands: list[Any] = [data.get(x, x.data) for x in node.inputs]
-            results = node.op.evaluate(operands, node.params)
-            data.update(
-                (out, forced.get(out, result)) for out, result in zip(node.outs, results, strict=True)
-            )
-        return data
-
-    def results(self, data: dict[Value, Any]) -> NDArray:
-        """Return the results of the function among values, as a vector."""
-        found: list[Any] = [data.get(target, target.data) for target in self.targets]
-        return _vector(found)
+def _crossed(run: Run, near: float) -> tuple[list[_Crossing], int]:
+    """Return the switches at or near the point that make kinks, and how many there are at all."""
+    candidates, seen = _near_switches(run, near)
+    crossings = [each for one in candidates if (each := _examined(run, one)) is not None]
+    return _responsible(run, crossings), seen
 
 
-def _near_switches(point: _Point, near: float) -> tuple[_Program, list[_Candidate], int]:
-    """Run the function, and return the nearest switch of each line and op that depends on the arguments, and how many were looked at."""
-    asked: list[Value] = []
-
-    def note(values: Sequence[Value]) -> None:
-        asked.extend(value for value in values if not is_inexact(value.dtype))
-
-    recording = Recording("gt.debug.kinks", tuple(point.floats))
-    run_checked(recording, point, note)
-    asked += _integer_parts(recording)
-    loops = UnrolledLoops()
-    targets = in_place_of_loops(recording.targets, loops)
-    ends = [*targets, *asked, *loops.conditions]
-    compute_op_by_op(ends, all_ancestors=True)
-    nodes, leaves = extract(ends, recording.sources, stop=lambda value: False)
-    constants = _independent(nodes, leaves, recording.sources)
-    steering = comparisons([*asked, *loops.conditions])
-    decisive = {**comparisons(conditions(nodes)), **steering}
-    steers = set(asked)
+def _near_switches(run: Run, near: float) -> tuple[list[_Candidate], int]:
+    """Return the nearest switch of each line and op that depends on the arguments, and how many were looked at."""
     nearest: dict[Any, _Nearest] = {}
     seen = 0
-    for node in nodes:
-        if not (node.op in SWITCHES or node in decisive) or constants.issuperset(node.outs):
-            continue
-        for margins in margins_of(node):
+    for switch in run.switches:
+        for margins in margins_of(switch.node, run.numbers):
             seen += len(margins.distances)
             close = np.flatnonzero(np.abs(margins.distances) <= near * margins.scales)
             if len(close):
                 best = int(close[np.argmin(np.abs(margins.distances[close]))])
-                one = _Nearest(margins, best, abs(float(margins.distances[best])), len(close), (node,))
-                key = node.op, repr(node.site)
+                one = _Nearest(margins, best, abs(float(margins.distances[best])), len(close), (switch,))
+                key = switch.node.op, repr(switch.node.site)
                 nearest[key] = one if key not in nearest else nearest[key].with_others(one)
     found = []
     for one in nearest.values():
-        gradient = _gradient(one.margins.value_at(one.position), recording.sources, constants)
         node, margin = one.margins.node, float(one.margins.distances[one.position])
-        is_asked = any(each in steering or not steers.isdisjoint(each.outs) for each in one.nodes)
-        iterations = loops.iterations.get(node, ())
-        found.append(_Candidate(node, one.nodes, margin, one.instances, gradient, iterations, is_asked))
-    return _Program(nodes, targets, recording.sources, constants), found, seen
-
-
-def _integer_parts(recording: Recording) -> list[Value]:
-    """Return the integer parts that Python has asked for by ``int(x)``."""
-    log, parts = recording.tag.log, []
-    for exit_ in [] if log is None else log.exits:
-        value = exit_.value()
-        if exit_.what == "int(x)" and value is not None and is_inexact(value.dtype):
-            here.site = exit_.site
-            parts.append(trunc(value))
-    return parts
+        gradient = run.gradient(node, one.margins.seeds(one.position))
+        is_asked = any(switch.is_asked for switch in one.switches)
+        iterations = next(switch.iterations for switch in one.switches if switch.node is node)
+        nodes = [switch.node for switch in one.switches]
+        found.append(_Candidate(node, nodes, margin, one.instances, gradient.real, iterations, is_asked))
+    return found, seen
 
 
 class _Nearest(NamedTuple):
@@ -389,45 +279,14 @@ class _Nearest(NamedTuple):
     position: int
     distance: float
     instances: int
-    nodes: tuple[Node, ...]
+    switches: tuple[Switch, ...]
 
     def with_others(self, other: _Nearest) -> _Nearest:
         nearer = other if other.distance < self.distance else self
         return nearer._replace(
-            instances=self.instances + other.instances, nodes=tuple(dict.fromkeys(self.nodes + other.nodes))
+            instances=self.instances + other.instances,
+            switches=tuple(dict.fromkeys(self.switches + other.switches)),
         )
-
-
-def _independent(nodes: Sequence[Node], leaves: Sequence[Value], sources: Sequence[Value]) -> set[Value]:
-    """Return the values that do not depend on the sources."""
-    constants = set(leaves)
-    for node in nodes:
-        if all(operand in constants or isinstance(operand, Literal) for operand in node.inputs):
-            constants.update(node.outs)
-    return constants - set(sources)
-
-
-def _gradient(margin: Value, sources: Sequence[Value], constants: set[Value]) -> NDArray:
-    """Return the gradient of a number with respect to the sources, as a vector."""
-    seed = literal(1.0, margin.dtype)
-    parts = pulled([margin], sources, [seed], lambda value: value in constants)
-    compute_op_by_op([part for part in parts if part is not None])
-    vectors = [
-        np.zeros(source.size)
-        if part is None
-        else np.broadcast_to(np.asarray(part.data), source.shape).reshape(-1)
-        for part, source in zip(parts, sources, strict=True)
-    ]
-    return np.concatenate(vectors).astype(float)
-
-
-class _Side(NamedTuple):
-    """What the function does on one side of a switch, or at it."""
-
-    result: Any
-    value: NDArray
-    slope: NDArray
-    gradient: NDArray | None
 
 
 class _Crossing(NamedTuple):
@@ -440,14 +299,14 @@ class _Crossing(NamedTuple):
 
     def is_where(self, other: _Crossing) -> bool:
         """Return whether another switch is crossed in the same place."""
-        scale = max(1.0, float(np.max(np.abs(self.border), initial=0.0)))
+        scale = max(1.0, _largest(self.border))
         return bool(
-            np.allclose(self.border, other.border, rtol=0.0, atol=1e-7 * scale)
+            _largest(self.border - other.border) <= 1e-7 * scale
             and abs(float(self.direction @ other.direction)) > 1.0 - 1e-6
         )
 
 
-def _responsible(point: _Point, program: _Program, crossings: Sequence[_Crossing]) -> list[_Crossing]:
+def _responsible(run: Run, crossings: Sequence[_Crossing]) -> list[_Crossing]:
     """Return the switches that make the kinks, of those in the same place; a switch alone in its place is the one."""
     kept, left = [], list(crossings)
     while left:
@@ -456,7 +315,7 @@ def _responsible(point: _Point, program: _Program, crossings: Sequence[_Crossing
         if len(here_too) == 1:
             kept += here_too
             continue
-        effects = [_effects(point, program, each, here_too[0]) for each in here_too]
+        effects = _effects(run, here_too)
         # A guard, as of a logarithm whose result is not selected on one side, counts only if nothing else makes the kink.
         most = min(2, max(map(len, effects)))
         for each, kinds in zip(here_too, effects, strict=True):
@@ -466,45 +325,55 @@ def _responsible(point: _Point, program: _Program, crossings: Sequence[_Crossing
     return kept
 
 
-def _effects(point: _Point, program: _Program, crossing: _Crossing, place: _Crossing) -> list[str]:
-    """Return, for each of the two sides on which the results depend on which formula a switch has, whether they jump or bend."""
-    if crossing.candidate.is_asked:
-        return [crossing.kink.kind] * 2
-    outs = [out for node in crossing.candidate.others for out in node.outs]
+def _effects(run: Run, here_too: Sequence[_Crossing]) -> list[list[str]]:
+    """Return of switches in one place, for each of the two sides on which the results depend on which formula the switch has, whether they
+    jump or bend."""
+    place, wide = here_too[0], STEP * run.point.size
+    groups = [tuple([out for node in each.candidate.others for out in node.outs]) for each in here_too]
+    known: dict[float, tuple[NDArray, dict[Value, NDArray]]] = {}
 
-    def run(at: float, forced: dict[Value, NDArray]) -> dict[Value, NDArray]:
-        return program.at(point.arrays(place.border + at * place.direction), forced)
+    def at(step: float) -> NDArray:
+        return np.asarray(place.border + step * place.direction)
 
-    def difference(step: float) -> float:
+    def computed(step: float) -> tuple[NDArray, dict[Value, NDArray]]:
+        if step not in known:
+            known[step] = run.computed_at(at(step), tuple(dict.fromkeys(itertools.chain(*groups))))
+        return known[step]
+
+    def difference(step: float, outs: Sequence[Value]) -> float:
         """Return how much the results change at a step from the switch, if the formula is that of the other side."""
-        here, near, far = (run(step * k, {}) for k in (1.0, -1.0, -2.0))
+        (here, _), (_, near), (_, far) = (computed(step * k) for k in (1.0, -1.0, -2.0))
         forced = {
             # Numbers go on as they came: in a line.
             out: (3.0 * near[out] - 2.0 * far[out]).astype(out.dtype) if is_inexact(out.dtype) else near[out]
             for out in outs
         }
-        change = program.results(run(step, forced)) - program.results(here)
-        return float(np.max(np.abs(change), initial=0.0))
+        return _largest(run.results_with(at(step), forced) - here)
 
-    found = []
-    with np.errstate(all="ignore"):
-        size = max(1.0, float(np.max(np.abs(program.results({})), initial=0.0)))
-        wide = STEP * point.size
+    def effects(each: _Crossing, outs: Sequence[Value]) -> list[str]:
+        if each.candidate.is_asked:
+            return [each.kink.kind] * 2
+        found = []
         for sign in (1.0, -1.0):
-            large, small = difference(sign * wide), difference(sign * wide / 10)
+            large, small = difference(sign * wide, outs), difference(sign * wide / 10, outs)
             if not small <= SHRINKS * large:
                 if not small <= TOLERANCE * size:
                     found.append("jump")
             elif small > SHRINKS * large / 10 and small > TOLERANCE * wide * size / 10:
                 found.append("kink")
-    return found
+        return found
+
+    with np.errstate(all="ignore"):
+        size = max(1.0, _largest(run.results))
+        return [effects(*pair) for pair in zip(here_too, groups, strict=True)]
 
 
-def _examined(point: _Point, candidate: _Candidate) -> _Crossing | None:
+def _examined(run: Run, candidate: _Candidate) -> _Crossing | None:
     """Return the kink at a switch; None if the function is smooth there."""
     if not np.isfinite(candidate.margin):
         return None
-    steepness = float(np.linalg.norm(candidate.gradient))
+    point = run.point
+    steepness = float(np.sqrt(candidate.gradient @ candidate.gradient))
     if np.isfinite(steepness) and steepness > 0:
         direction = candidate.gradient / steepness
         distance = candidate.margin / steepness
@@ -517,7 +386,7 @@ def _examined(point: _Point, candidate: _Candidate) -> _Crossing | None:
         directions = [np.ones(len(point.vector)) / np.sqrt(len(point.vector)), *_unit_rows(drawn)]
     border = point.vector - distance * directions[0]
     for direction in directions:
-        kink = _across(point, candidate, border, direction, abs(distance))
+        kink = _across(run, candidate, border, direction, abs(distance))
         if kink is not None:
             return _Crossing(kink, candidate, border, direction)
     return None
@@ -528,30 +397,22 @@ def _unit_rows(rows: NDArray) -> NDArray:
 
 
 def _across(
-    point: _Point, candidate: _Candidate, border: NDArray, direction: NDArray, distance: float
+    run: Run, candidate: _Candidate, border: NDArray, direction: NDArray, distance: float
 ) -> Kink | None:
+    point = run.point
     wide, narrow = STEP * point.size, STEP * point.size / 10
     with np.errstate(all="ignore"):
-        far = [_side(point, border + sign * wide * direction, direction) for sign in (-1, 1)]
-        close = [_side(point, border + sign * narrow * direction, direction) for sign in (-1, 1)]
+        far = [run.side(border + sign * wide * direction, direction) for sign in (-1, 1)]
+        close = [run.side(border + sign * narrow * direction, direction) for sign in (-1, 1)]
         jump = _left_over(far[1].value - far[0].value, close[1].value - close[0].value, close[0].value)
         bend = _left_over(far[1].slope - far[0].slope, close[1].slope - close[0].slope, close[0].slope)
         if not (jump or bend):
             return None
         if jump and bend:
             # Two kinks that are closer than the steps look like a jump, except from nearer.
-            ends = [_side(point, border + sign * narrow / NEARER * direction, direction) for sign in (-1, 1)]
+            ends = [run.side(border + sign * narrow / NEARER * direction, direction) for sign in (-1, 1)]
             jump = _left_over(close[1].value - close[0].value, ends[1].value - ends[0].value, ends[0].value)
-        at_point = _side(point, point.vector, direction)
-    leaves, spec = flatten(at_point.result)
-    shapes = [np.shape(leaf) for leaf in leaves]
-
-    def nest(vector: NDArray) -> Any:
-        ends = np.cumsum([int(np.prod(shape, dtype=int)) for shape in shapes])
-        return unflatten(
-            spec, [np.reshape(p, s)[()] for p, s in zip(np.split(vector, ends[:-1]), shapes, strict=True)]
-        )
-
+        at_point = run.side(point.vector, direction)
     gradients = None
     stationary = None
     if close[0].gradient is not None and close[1].gradient is not None:
@@ -566,47 +427,25 @@ def _across(
         margin=abs(candidate.margin),
         distance=distance,
         direction=point.nest(direction),
-        slopes=(nest(close[0].slope), nest(close[1].slope)),
-        returned=nest(at_point.slope),
+        slopes=(at_point.nest(close[0].slope), at_point.nest(close[1].slope)),
+        returned=at_point.nest(at_point.slope),
         gradients=gradients,
-        jumps=nest(close[1].value - close[0].value - narrow * (close[0].slope + close[1].slope)),
+        jumps=at_point.nest(close[1].value - close[0].value - narrow * (close[0].slope + close[1].slope)),
         is_stationary=stationary,
-    )
-
-
-def _side(point: _Point, vector: NDArray, direction: NDArray) -> _Side:
-    arrays = point.arrays(vector)
-    with GradientTape() as tape:
-        watched = [tape.watch(array) for array in arrays]
-        result = recordable_body(point)(*watched)
-    leaves = [leaf if isinstance(leaf, Handle) else np.asarray(leaf) for leaf in flatten(result)[0]]
-    if [(leaf.size, leaf.dtype.kind) for leaf in leaves] == [(1, "f")]:
-        (one,) = leaves
-        parts = [0.0] * len(arrays)
-        if isinstance(one, Handle):
-            parts = tape.gradient(one, watched, unconnected_gradients="zero")
-        gradient = _vector(
-            [np.broadcast_to(part, np.shape(x)) for part, x in zip(parts, arrays, strict=True)]
-        )
-        slope = np.sum(np.where(direction == 0.0, 0.0, gradient * direction), keepdims=True)
-        return _Side(result, _vector(result), slope, gradient)
-    result, tangent = jvp(point, tuple(arrays), tuple(point.arrays(direction)))
-    return _Side(result, _vector(result), _vector(tangent), None)
-
-
-def _vector(tree: Any) -> NDArray:
-    leaves = [np.ravel(np.asarray(leaf)) for leaf in flatten(tree)[0]]
-    return np.concatenate(
-        [leaf.astype(complex if leaf.dtype.kind == "c" else float) for leaf in leaves] or [np.zeros(0)]
     )
 
 
 def _left_over(far: NDArray, close: NDArray, size: NDArray) -> bool:
     """Return whether a difference between the sides stays as they come nearer."""
-    large, small = float(np.max(np.abs(far), initial=0)), float(np.max(np.abs(close), initial=0))
+    large, small = _largest(far), _largest(close)
     if not np.isfinite(small):
         return True
-    return small > SHRINKS * large and small > TOLERANCE * max(1.0, float(np.max(np.abs(size), initial=0)))
+    return small > SHRINKS * large and small > TOLERANCE * max(1.0, _largest(size))
+
+
+def _largest(vector: NDArray) -> float:
+    """Return the size of the largest number of a vector; NaN if there is one."""
+    return float(np.abs(vector).max(initial=0.0))
 
 
 def _holds_zero(first: NDArray, second: NDArray) -> bool:
@@ -621,6 +460,6 @@ def _holds_zero(first: NDArray, second: NDArray) -> bool:
 
 
 def _short(tree: Any) -> str:
-    vector = _vector(tree)
+    vector = vector_of(flatten(tree)[0])
     shown = ", ".join(f"{number:.6g}" for number in vector[:4])
     return shown if len(vector) == 1 else f"[{shown}{', ...' if len(vector) > 4 else ''}]"

@@ -1,0 +1,1 @@
+"""Kinks and jumps: where functions switch from one formula to another."""

@@ -1,0 +1,139 @@
+"""Diagnoses of a function that was looked at before come from programs, and are those of a run op by op."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from tests.api.debug.test_kinks import PLANTED
+from tests.support.recording import Runs
+
+NUMBER = re.compile(r"-?\b\d+(\.\d*)?(e[-+]?\d+)?|\bnan\b|-?\binf\b")
+
+
+def parts_of(report: Any) -> tuple[list[str], list[float]]:
+    """Return the text of a report without its numbers, and the numbers."""
+    text = repr(report)
+    return NUMBER.split(text)[::4], [float(found[0]) for found in NUMBER.finditer(text)]
+
+
+def assert_same(report: Any, expected: Any) -> None:
+    (words, numbers), (others, wanted) = parts_of(report), parts_of(expected)
+    assert words == others
+    np.testing.assert_allclose(numbers, wanted, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "function, point", [case[1:3] for case in PLANTED], ids=[case[0] for case in PLANTED]
+)
+def test_kinks_of_later_calls_are_those_of_the_first(function: Callable[..., Any], point: Any) -> None:
+    first, *others = [gt.debug.kinks(function, point) for _ in range(3)]
+    for found in others:
+        assert found.seen == first.seen
+        assert_same(found, first)
+
+
+def test_kinks_run_the_function_no_more_than_its_ways_need() -> None:
+    calls = Runs()
+
+    def f(x: Any, n: int) -> Any:
+        calls.append(1)
+        return np.sum(np.abs(x)) * n if x[0] > 2.0 else np.sum(np.abs(x - 1.0)) + n
+
+    for _ in range(3):
+        gt.debug.kinks(f, np.array([1.0, 3.0]), 2)
+    before = len(calls)
+    for k in range(5):
+        (kink,) = gt.debug.kinks(f, np.array([1.0, 3.0 + k]), 2)
+        assert kink.op == "absolute"
+    assert len(calls) == before
+
+
+SCALE = 1.0
+
+
+def test_kinks_see_what_has_changed_outside() -> None:
+    weights, box = np.array([1.0, 2.0]), {"shift": 0.0}
+
+    def make(level: float) -> Any:
+        def f(x: Any) -> Any:
+            return SCALE * np.sum(weights * np.abs(x - box["shift"])) + np.maximum(x[1], level)
+
+        return f
+
+    def expect(f: Any, op: str, slopes: tuple[float, float]) -> None:
+        (kink,) = gt.debug.kinks(f, np.array([0.0, 1.0]))
+        assert kink.op == op
+        np.testing.assert_allclose(kink.slopes, slopes, atol=1e-9)
+
+    global SCALE
+    f = make(-5.0)
+    try:
+        for _ in range(3):
+            expect(f, "absolute", (-1.0, 1.0))
+        SCALE = 3.0
+        expect(f, "absolute", (-3.0, 3.0))
+        weights[0] = 2.0
+        expect(f, "absolute", (-6.0, 6.0))
+        box["shift"] = -4.0
+        assert not gt.debug.kinks(f, np.array([0.0, 1.0]))
+        expect(make(1.0), "maximum", (6.0, 7.0))
+        assert not gt.debug.kinks(make(2.0), np.array([0.0, 1.0]))
+    finally:
+        SCALE = 1.0
+
+
+def test_kinks_follow_the_branches_of_each_point() -> None:
+    def f(x: Any) -> Any:
+        while x > 3.0:
+            x = x - 2.0
+        return np.abs(x - 2.0) if x > 1.0 else np.abs(x)
+
+    for _ in range(3):
+        found = [gt.debug.kinks(f, x) for x in (0.0, 1.5, 2.0, 4.0, 7.0, 9.5)]
+        assert [[(kink.kind, kink.op) for kink in each] for each in found] == [
+            [("kink", "absolute")],
+            [],
+            [("kink", "absolute")],
+            [("kink", "absolute")],
+            [("kink", "greater")],
+            [],
+        ]
+
+
+def test_kinks_of_random_and_failing_functions_are_as_ever() -> None:
+    rng = np.random.default_rng(0)
+
+    def noisy(x: Any) -> Any:
+        return np.abs(x) + rng.normal()
+
+    assert [len(gt.debug.kinks(noisy, 0.0)) for _ in range(3)] == [1, 1, 1]
+
+    def failing(x: Any) -> Any:
+        raise KeyError("missing")
+
+    for _ in range(3):
+        with pytest.raises(KeyError, match="missing"):
+            gt.debug.kinks(failing, 0.0)
+
+
+def test_kinks_of_structured_arguments_and_several_results_are_kept() -> None:
+    calls = Runs()
+
+    def f(p: Any, n: int, name: str) -> Any:
+        calls.append(1)
+        return {"a": np.abs(p["x"]) * n, "b": np.float32(2.0) * p["y"][0], name: p["z"]}
+
+    given = {"x": np.array([0.0, 1.0]), "y": (np.float32(1.5), 3), "z": np.arange(3)}
+    first, *others = [gt.debug.kinks(f, given, 2, "c") for _ in range(4)]
+    for found in others:
+        assert_same(found, first)
+        np.testing.assert_allclose(found[0].slopes[1]["a"], [2.0, 0.0])
+    before = len(calls)
+    gt.debug.kinks(f, given, 2, "c")
+    assert len(calls) == before
