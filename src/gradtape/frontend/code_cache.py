@@ -31,8 +31,8 @@ class NotStorableError(Exception):
 
 def code_key(code: types.CodeType) -> str:
     """Return a digest of a code object and of the interpreter of bytecode that reads it."""
-    found = importlib.util.find_spec("numba")
-    origin = "" if found is None or found.origin is None else found.origin
+    numba_spec = importlib.util.find_spec("numba")
+    origin = "" if numba_spec is None or numba_spec.origin is None else numba_spec.origin
     stamp = f"{origin} {os.stat(origin).st_mtime_ns}" if origin else ""
     data = marshal.dumps(_content(code), 2)  # later versions depend on reference counts
     digest: str = hashlib.blake2b(data + stamp.encode(), digest_size=20).hexdigest()
@@ -56,7 +56,16 @@ def to_bytes(code: Code) -> bytes:
     blocks = [
         (
             block.label,
-            [(one.target, one.kind, one.names, _encoded(one.detail), one.line) for one in block.instructions],
+            [
+                (
+                    instruction.target,
+                    instruction.kind,
+                    instruction.names,
+                    _encoded(instruction.detail),
+                    instruction.line,
+                )
+                for instruction in block.instructions
+            ],
             (block.end, block.name, block.targets, block.line),
         )
         for block in code.blocks.values()
@@ -69,42 +78,45 @@ def from_bytes(data: bytes) -> Code:
     """Return what `to_bytes` made bytes of."""
     name, filename, line, blocks, shared = marshal.loads(data)
     read = {}
-    for label, instructions, rest in blocks:
-        made = [
+    for label, instructions, end in blocks:
+        instructions_read = [
             Instruction(target, kind, names, _decoded(detail), at)
             for target, kind, names, detail, at in instructions
         ]
-        read[label] = BasicBlock(label, made, *rest)
+        read[label] = BasicBlock(label, instructions_read, *end)
     return Code(name, filename, line, read, *shared)
 
 
-def _encoded(thing: Any) -> Any:
-    kind = type(thing)
+def _encoded(value: Any) -> Any:
+    kind = type(value)
     if kind is types.CodeType:
-        consts = thing.co_consts
-        items = [_encoded(one) if callable(one) or type(one) is kind else ("constant", one) for one in consts]
-        return "code", (thing.replace(co_consts=(None,) * len(consts)), items)
+        consts = value.co_consts
+        items = [
+            _encoded(const) if callable(const) or type(const) is kind else ("constant", const)
+            for const in consts
+        ]
+        return "code", (value.replace(co_consts=(None,) * len(consts)), items)
     if kind in _CONSTANTS:
-        return "constant", thing
+        return "constant", value
     if kind is tuple or kind is list:
-        return kind.__name__, [_encoded(item) for item in thing]
+        return kind.__name__, [_encoded(item) for item in value]
     if kind is slice:
-        return "slice", [_encoded(item) for item in (thing.start, thing.stop, thing.step)]
+        return "slice", [_encoded(item) for item in (value.start, value.stop, value.step)]
     for name, module in _MODULES.items():
-        named = str(getattr(thing, "__name__", ""))
-        if getattr(module, named, None) == thing:  # or what stands for it
+        named = str(getattr(value, "__name__", ""))
+        if getattr(module, named, None) == value:  # or what stands for it
             return name, named
-    raise NotStorableError(repr(thing))
+    raise NotStorableError(repr(value))
 
 
 def _decoded(encoded: Any) -> Any:
-    kind, held = encoded
+    kind, content = encoded
     if kind == "constant":
-        return held
+        return content
     if kind == "code":
-        code, consts = held
+        code, consts = content
         return code.replace(co_consts=tuple(map(_decoded, consts)))
     if kind in _MODULES:
-        return getattr(_MODULES[kind], held)
-    items = map(_decoded, held)
+        return getattr(_MODULES[kind], content)
+    items = map(_decoded, content)
     return slice(*items) if kind == "slice" else tuple(items) if kind == "tuple" else list(items)

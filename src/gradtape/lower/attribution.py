@@ -148,21 +148,21 @@ def describe_nests(
     procedures : sequence of (Procedure, Procedure)
         Those that the program calls, as they are called and as they are after the passes.
     """
-    known = all_makers(makers, plan)
+    makers_by_name = all_makers(makers, plan)
     timed = timed_statements(program)
     within = {id(statement) for statement in timed}
     outside = [statement for statement in program.body if id(statement) not in within]
-    return [_described(part, known, procedures) for part in (*[[nest] for nest in timed], outside)]
+    return [_described(part, makers_by_name, procedures) for part in (*[[nest] for nest in timed], outside)]
 
 
 def all_makers(makers: Mapping[str, Node], plan: Schedule) -> dict[str, Node]:
     """Return for each name of a register, and of a buffer that a schedule has assigned, the node for which it is there."""
-    known: dict[str, Node] = {}
+    makers_by_name: dict[str, Node] = {}
     for nest in sorted(plan.nests, key=lambda nest: nest.kind in ("product", "routine")):
         memory = plan.storage[nest].buffer
         if memory is not None and nest.node is not None:
-            known[memory.name] = nest.node
-    return {**known, **makers}
+            makers_by_name[memory.name] = nest.node
+    return {**makers_by_name, **makers}
 
 
 def maker_of(names: Iterable[str], makers: Mapping[str, Node]) -> Node | None:
@@ -297,17 +297,17 @@ def _routine_operations(call: loops.RoutineCall) -> float:
 
 def _by_line(steps: Sequence[Step]) -> tuple[tuple[Site, tuple[str, ...], float], ...]:
     """Gather the steps of each line, forward and backward apart, in the order of the code."""
-    places: dict[tuple[str, int, bool], tuple[Site, dict[str, None], list[float]]] = {}
+    by_line: dict[tuple[str, int, bool], tuple[Site, dict[str, None], list[float]]] = {}
     total = sum(step.cost for step in steps) or 1.0
     for step in steps:
         site = step.site
         key = ("", 0, False) if site is None else (site.filename, site.line, step.backward)
-        _, ops, costs = places.setdefault(key, (site, {}, []))
+        _, ops, costs = by_line.setdefault(key, (site, {}, []))
         ops[step.name] = None
         costs.append(step.cost)
     return tuple(
         (site, tuple(ops), sum(costs) / total)
-        for _, (site, ops, costs) in sorted(places.items(), key=lambda item: item[0])
+        for _, (site, ops, costs) in sorted(by_line.items(), key=lambda item: item[0])
     )
 
 
@@ -316,8 +316,8 @@ _BASE: Final = re.compile(r"(?:[pl]_)?((?:i_|out|[a-z])\d+)")
 
 def _base(name: str) -> str:
     """Return the name that the builder gave, of a name that was made of it."""
-    found = _BASE.match(name)
-    return found[1] if found else ""
+    match = _BASE.match(name)
+    return match[1] if match else ""
 
 
 # Procedures
@@ -346,7 +346,7 @@ class _Description:
         for statement in statements:
             self._statement(statement, parent, part, trips)
         # Scalar code is computed again in the next block; what is stored stays.
-        before.update((x, made) for x, made in self._made.items() if isinstance(x, Variable | Memory))
+        before.update((x, number) for x, number in self._made.items() if isinstance(x, Variable | Memory))
         self._made = before
 
     def _statement(self, statement: Statement, parent: int, part: str, trips: float) -> None:
@@ -376,8 +376,10 @@ class _Description:
             self._flow(self._made.get(pointer.memory), number, pointer.memory.name)
         if isinstance(statement, For):
             count = self._count(statement.count)
-            known = number_of(statement.count)
-            step.type = f"{int(known)} times" if known is not None else f"about {count:.0f} times"
+            constant_count = number_of(statement.count)
+            step.type = (
+                f"{int(constant_count)} times" if constant_count is not None else f"about {count:.0f} times"
+            )
             self._trips[statement.index] = (count - 1) / 2
             self._block(statement.body, number, "body", trips * count)
         elif isinstance(statement, While):
@@ -385,9 +387,9 @@ class _Description:
             self._nodes(statement.condition, number, "condition", trips * UNKNOWN_TRIP_COUNT)
             self._block(statement.body, number, "body", trips * UNKNOWN_TRIP_COUNT)
         elif isinstance(statement, If):
-            taken = trips / 2 if statement.then and statement.otherwise else trips
-            self._block(statement.then, number, "then", taken)
-            self._block(statement.otherwise, number, "else", taken)
+            branch_trips = trips / 2 if statement.then and statement.otherwise else trips
+            self._block(statement.then, number, "then", branch_trips)
+            self._block(statement.otherwise, number, "else", branch_trips)
         if not isinstance(statement, For):
             self._made.update((out, number) for out in statement.defines())
         self._made.update((pointer.memory, number) for pointer in statement.pointers_written())
@@ -436,10 +438,10 @@ class _Description:
         """Return a trip count, in the middle of the loops around."""
         total = 0.0
         for atom, factor in linear_form(value).items():
-            known = 1.0 if atom is None else self._trips.get(atom)
-            if known is None:
+            count = 1.0 if atom is None else self._trips.get(atom)
+            if count is None:
                 return UNKNOWN_TRIP_COUNT
-            total += factor * known
+            total += factor * count
         return max(total, 0.0)
 
 

@@ -53,13 +53,13 @@ def invariant_nodes(graph: Graph, stable: Collection[int]) -> list[Node]:
     A function that only this process has, which may have side effects, is called in each call.
     """
     varying = {value for number, value in enumerate(graph.inputs) if number not in stable}
-    found = []
+    invariant = []
     for node in graph.nodes:
         if not varying.isdisjoint(node.inputs) or _calls_local_function(node):
             varying.update(node.outs)
         else:
-            found.append(node)
-    return found
+            invariant.append(node)
+    return invariant
 
 
 def _calls_local_function(node: Node) -> bool:
@@ -121,20 +121,20 @@ def split(graph: Graph, stable: Collection[int], most_bytes: int) -> Split | Non
     first = _cheapest_prologue(graph, nodes, [graph.inputs[number] for number in sorted(stable)])
     if first is None:
         return None
-    made = {value for node in first for value in node.outs}
-    rest = [node for node in graph.nodes if node not in first]
+    values_of_prologue = {value for node in first for value in node.outs}
+    main_nodes = [node for node in graph.nodes if node not in first]
     ends = [*graph.outputs, *[value for value, _ in graph.guards]]
-    needed = [*[value for node in rest for value in node.inputs], *ends]
-    kept = [value for value in dict.fromkeys(needed) if value in made]
-    before, _ = extract(kept, graph.inputs)
+    needed = [*[value for node in main_nodes for value in node.inputs], *ends]
+    kept_values = [value for value in dict.fromkeys(needed) if value in values_of_prologue]
+    before, _ = extract(kept_values, graph.inputs)
     reads = {value for node in before for value in node.inputs}
     inputs = tuple([number for number, value in enumerate(graph.inputs) if value in reads])
     copied = [graph.inputs[number] for number in inputs]
-    if sum(value.size * value.dtype.itemsize for value in (*kept, *copied)) > most_bytes:
+    if sum(value.size * value.dtype.itemsize for value in (*kept_values, *copied)) > most_bytes:
         return None
-    prologue = closed(Graph(copied, before, kept, f"{graph.name}, prologue"))
-    nodes, _ = extract(ends, [*graph.inputs, *kept])
-    main = closed(Graph([*graph.inputs, *kept], nodes, graph.outputs, graph.name, graph.guards))
+    prologue = closed(Graph(copied, before, kept_values, f"{graph.name}, prologue"))
+    nodes, _ = extract(ends, [*graph.inputs, *kept_values])
+    main = closed(Graph([*graph.inputs, *kept_values], nodes, graph.outputs, graph.name, graph.guards))
     return Split(prologue, main, inputs)
 
 
@@ -159,23 +159,25 @@ def _cheapest_prologue(graph: Graph, nodes: Sequence[Node], stable: Sequence[Val
     number_of: dict[Node | Value, int] = {}
     edges: list[tuple[int, int, float | None]] = []
 
-    def number(thing: Node | Value) -> int:
-        return number_of.setdefault(thing, 2 + len(number_of))
+    def number(node_or_value: Node | Value) -> int:
+        return number_of.setdefault(node_or_value, 2 + len(number_of))
 
     def add_read(value: Value, maker: int) -> None:
         edges.append((maker, number(value), _reading(value)))
         for reader in readers.get(value, ()):
             edges.append((number(value), sink if reader is None else number(reader), None))
 
-    made = {value for node in nodes for value in node.outs}
+    computed = {value for node in nodes for value in node.outs}
     read = [value for node in nodes for value in node.inputs]
-    leaves = dict.fromkeys(value for value in read if value not in made and not isinstance(value, Literal))
+    leaves = dict.fromkeys(
+        value for value in read if value not in computed and not isinstance(value, Literal)
+    )
     compared: dict[Value, int] = {}
-    extra = len(nodes) + len(made) + len(leaves) + 2
-    for place, value in enumerate([value for value in stable if value in leaves]):
-        compared[value] = extra + place
+    extra = len(nodes) + len(computed) + len(leaves) + 2
+    for vertex, value in enumerate([value for value in stable if value in leaves]):
+        compared[value] = extra + vertex
         edges.append(
-            (extra + place, sink, costs.SAVING * costs.COMPARISON * value.size * value.dtype.itemsize / 8)
+            (extra + vertex, sink, costs.SAVING * costs.COMPARISON * value.size * value.dtype.itemsize / 8)
         )
     for node in nodes:
         edges.append((source, number(node), work_of(node)))
@@ -196,16 +198,16 @@ def _cheapest_prologue(graph: Graph, nodes: Sequence[Node], stable: Sequence[Val
     size = extra + len(compared)
     rows, columns = zip(*merged, strict=True)
     network = csr_array((np.array(list(merged.values()), np.int32), (rows, columns)), shape=(size, size))
-    found = maximum_flow(network, source, sink)
+    prologue = maximum_flow(network, source, sink)
     uncut = sum(work_of(node) for node in nodes) + sum(map(_reading, leaves))
-    if uncut - found.flow_value / scale < costs.WORTH_KEEPING:
+    if uncut - prologue.flow_value / scale < costs.WORTH_KEEPING:
         return None
-    residual: Any = network - found.flow
+    residual: Any = network - prologue.flow
     residual = residual.tocsr()
     reached, pending = {source}, [source]
     while pending:
-        place = pending.pop()
-        row = slice(residual.indptr[place], residual.indptr[place + 1])
+        vertex = pending.pop()
+        row = slice(residual.indptr[vertex], residual.indptr[vertex + 1])
         for other, left in zip(residual.indices[row].tolist(), residual.data[row].tolist(), strict=True):
             if left > 0 and other not in reached:
                 reached.add(other)

@@ -114,16 +114,16 @@ class _Verifier:
             len(procedure.results) == len(procedure.result_types),
             "the results have other types than there are",
         )
-        seen: set[Content] = set()
+        results_seen: set[Content] = set()
         for result, type_ in zip(procedure.results, procedure.result_types, strict=True):
             self._use(result)
             self._require(result.dtype == type_.dtype, f"a result of {type_} has dtype {result.dtype}")
             if isinstance(result, Value):
                 self._require(type_.shape == (), f"a scalar result has the type {type_}")
                 continue
-            self._require(result not in seen, f"{result.name} is a result twice")
+            self._require(result not in results_seen, f"{result.name} is a result twice")
             self._require(result in self._outermost, f"the result {result.name} is not allocated outermost")
-            seen.add(result)
+            results_seen.add(result)
 
     # Scopes
 
@@ -165,8 +165,8 @@ class _Verifier:
             self._require(value.shape == (), f"{_shown(value)} is not a scalar")
             node = value.node
             if node is None:
-                known = value in self._known or value.data is not None
-                self._require(known, f"{_shown(value)} is not known")
+                is_known = value in self._known or value.data is not None
+                self._require(is_known, f"{_shown(value)} is not known")
                 continue
             scalar = isinstance(node.op, Elementwise | PythonCall) or (
                 isinstance(node.op, IndexMap) and not node.inputs[0].ndim
@@ -202,9 +202,9 @@ class _Verifier:
             self._ever.add(statement.variable)
         elif isinstance(statement, Read):
             self._require_type(statement.variable, statement.out)
-            known = self._ever if self._has_tape else self._assigned
+            readable = self._ever if self._has_tape else self._assigned
             self._require(
-                statement.variable in known,
+                statement.variable in readable,
                 f"the variable {statement.variable.name} is not assigned on every way to its read",
             )
         elif isinstance(statement, Allocate):
@@ -231,14 +231,14 @@ class _Verifier:
     def _check_blocks(self, statement: For | While | If) -> None:
         """Check what is nested. What is assigned in it is assigned after it only where it surely ran."""
         before = set(self._assigned)
-        known = dict(self._where)
+        assigned_by_condition = dict(self._where)
         if isinstance(statement, For):
             self._require_dtype(statement.count, INT64, "a count")
             with self._scope():
                 self._define(statement.index)
                 self._require_dtype(statement.index, INT64, "the index of a loop")
                 self._check_all(statement.body)
-            self._assigned, self._where = before, known
+            self._assigned, self._where = before, assigned_by_condition
         elif isinstance(statement, While):
             with self._scope():
                 self._check_all(statement.test)
@@ -247,7 +247,7 @@ class _Verifier:
                 self._require_dtype(statement.condition, BOOL, "a condition")
                 tested = set(self._assigned)
                 self._check_all(statement.body)
-            self._assigned, self._where = tested, known
+            self._assigned, self._where = tested, assigned_by_condition
         else:
             self._check_branches(statement, before)
 
@@ -257,12 +257,12 @@ class _Verifier:
         self._require_dtype(condition, BOOL, "a condition")
         ends = []
         for block, holds in ((branch.then, True), (branch.otherwise, False)):
-            known = dict(self._where)
-            self._assigned = before | known.get((condition, holds), set())
+            assigned_by_condition = dict(self._where)
+            self._assigned = before | assigned_by_condition.get((condition, holds), set())
             with self._scope():
                 self._check_all(block)
             ends.append(self._assigned)
-            self._where = known
+            self._where = assigned_by_condition
         self._assigned = ends[0] & ends[1]
         for end, holds in zip(ends, (True, False), strict=True):
             self._where[condition, holds] = self._where.get((condition, holds), set()) | end
@@ -286,9 +286,9 @@ class _Verifier:
             if isinstance(operand, Span):
                 self._require_dtype(operand.offset, INT64, "an offset")
                 # once complex numbers are split, their arrays are pairs of floats in memory
-                apart = type_.dtype.kind == "c" and operand.pointer.dtype.kind == "f"
-                held = part_dtype(type_.dtype) if apart else type_.dtype
-                self._require_dtype(operand.pointer, held, "a span")
+                is_split = type_.dtype.kind == "c" and operand.pointer.dtype.kind == "f"
+                stored_dtype = part_dtype(type_.dtype) if is_split else type_.dtype
+                self._require_dtype(operand.pointer, stored_dtype, "a span")
         for span in apply.outputs:
             self._require_writable(span.pointer)
 
@@ -308,8 +308,8 @@ class _Verifier:
             fits = isinstance(content, Pointer) and content.memory is variable.type
         self._require(fits, f"the variable {name} does not hold {_shown(content)}")
 
-    def _require_dtype(self, content: Content, dtype: Any, what: str) -> None:
-        self._require(content.dtype == dtype, f"{what} is {content.dtype}, not {dtype}")
+    def _require_dtype(self, content: Content, dtype: Any, description: str) -> None:
+        self._require(content.dtype == dtype, f"{description} is {content.dtype}, not {dtype}")
 
     def _require(self, holds: bool, rule: str) -> None:
         if not holds:

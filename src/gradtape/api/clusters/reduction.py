@@ -89,11 +89,11 @@ class Distributed:
 
     def then(self, last: Callable[[Any], Any]) -> Self:
         """Return this function, followed by another one."""
-        made = copy.copy(self)
-        made._combine = lambda call, run, parts: call(
+        copied = copy.copy(self)
+        copied._combine = lambda call, run, parts: call(
             last, f"{last.__name__}-{run}", self._combine(call, run, parts)
         )
-        return made
+        return copied
 
     def __call__(self, params: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
         """Compute the result by Dask's scheduler: that of the present client, or the threads of this process."""
@@ -120,26 +120,26 @@ class Distributed:
         last = self._last
         if last is None or last.seconds > SHORT_STEP * len(last.placement.shares):
             return None
-        held = last.placement
+        earlier_placement = last.placement
         if (
-            held.client is not current_client()
-            or held.keys != keys_of([block.parts for block in blocks])
+            earlier_placement.client is not current_client()
+            or earlier_placement.keys != keys_of([block.parts for block in blocks])
             or last.forms != [block.form for block in blocks]
         ):
             return None
-        made = held.run(_of_all, self._evaluate, _Content(self._shared), arguments)
-        return None if made is None else self._parts(last, made)
+        answers = earlier_placement.run(_of_all, self._evaluate, _Content(self._shared), arguments)
+        return None if answers is None else self._parts(last, answers)
 
     def _by_shares(self, blocks: Sequence[Block], arguments: _Content) -> list[Any] | None:
         """Return what the blocks give, by one task for each share of them; None unless the workers hold all of them."""
-        held = placement([block.parts for block in blocks])
-        if held is None:
+        new_placement = placement([block.parts for block in blocks])
+        if new_placement is None:
             return None
         forms = [block.form for block in blocks]
-        futures = held.submit(
+        futures = new_placement.submit(
             _of_all,
             f"{self.__name__}-{uuid.uuid4().hex}",
-            [[forms[block] for block in share.blocks] for share in held.shares],
+            [[forms[block] for block in share.blocks] for share in new_placement.shares],
             self._evaluate,
             _Content(self._shared),
             arguments,
@@ -147,17 +147,19 @@ class Distributed:
         # The futures of the step before are let go while the workers compute. A client waits 10 ms after a message before it sends the
         # next one: that these results are needed no longer would hold up the tasks of the next step.
         self._last = step = Step(
-            held, forms, futures, math.inf
+            new_placement, forms, futures, math.inf
         )  # other threads may make steps over other blocks meanwhile
-        results = held.client.gather(futures)  # all at once: each request takes a turn of the network
+        results = new_placement.client.gather(
+            futures
+        )  # all at once: each request takes a turn of the network
         return self._parts(step, results)
 
-    def _parts(self, step: Step, made: Sequence[tuple[float, list[Any]]]) -> list[Any]:
+    def _parts(self, step: Step, timed_results: Sequence[tuple[float, list[Any]]]) -> list[Any]:
         """Return what the blocks give, in their order, and keep what the next step needs to know of this one."""
-        self._last = step._replace(seconds=max([seconds for seconds, _ in made]))
-        held = step.placement
-        parts: list[Any] = [None] * len(held.keys)
-        for share, (_, results) in zip(held.shares, made, strict=True):
+        self._last = step._replace(seconds=max([seconds for seconds, _ in timed_results]))
+        step_placement = step.placement
+        parts: list[Any] = [None] * len(step_placement.keys)
+        for share, (_, results) in zip(step_placement.shares, timed_results, strict=True):
             for block, part in zip(share.blocks, results, strict=True):
                 parts[block] = part
         return parts
@@ -167,13 +169,13 @@ class Distributed:
         run = uuid.uuid4().hex
         # Nodes of their own: the function and the parameters go to each worker once, not into each task.
         program = _node(_Content(self._shared), f"program-{run}")
-        given = _node(arguments, f"parameters-{run}")
+        delayed_arguments = _node(arguments, f"parameters-{run}")
         parts = [
             task(
                 self._evaluate,
                 f"{self.__name__}-{run}-{number}",
                 program,
-                given,
+                delayed_arguments,
                 block.form,
                 *block.parts,
             )
@@ -239,9 +241,11 @@ def _of_all(
 ) -> tuple[float, list[Any]]:
     """Return how long this takes, in seconds, and what several blocks give."""
     begin = time.perf_counter()
-    rest = iter(parts)
-    made = [evaluate(program, arguments, form, *[next(rest) for _ in form.converters]) for form in forms]
-    return time.perf_counter() - begin, made
+    remaining = iter(parts)
+    results = [
+        evaluate(program, arguments, form, *[next(remaining) for _ in form.converters]) for form in forms
+    ]
+    return time.perf_counter() - begin, results
 
 
 def in_tree(combine: Callable[..., Any], call: Call, run: str, parts: list[Any]) -> Any:

@@ -38,7 +38,7 @@ POLICIES: Final = ("all", "sqrt", "treeverse")
 
 
 def function_of(
-    given: Any, caller: str, argument: str, count: int, takes: str = "", remedy: str = ""
+    function: Any, caller: str, argument: str, count: int, takes: str = "", remedy: str = ""
 ) -> Callable[..., Any]:
     """Return a function of the user's, to be called in a recording.
 
@@ -60,20 +60,20 @@ def function_of(
     ArgumentError
         If it cannot be called, or not with so many arguments.
     """
-    if not callable(given):
+    if not callable(function):
         raise ArgumentError(
-            f"{caller}: {argument} is {kind_of(given)}, which cannot be called",
+            f"{caller}: {argument} is {kind_of(function)}, which cannot be called",
             where=here.site,
             remedy=f"pass a function as {argument}",
         )
-    check_callable(given, caller)
-    if not _takes(given, count):
+    check_callable(function, caller)
+    if not _takes(function, count):
         raise ArgumentError(
-            f"{caller}: {argument} is called with {counted(count, 'argument')}{takes}, which {signature_of(given)} does not take",
+            f"{caller}: {argument} is called with {counted(count, 'argument')}{takes}, which {signature_of(function)} does not take",
             where=here.site,
             remedy=remedy or f"write {argument} as a function of {counted(count, 'argument')}",
         )
-    return recordable_body(given)
+    return recordable_body(function)
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
@@ -93,12 +93,12 @@ def signature_of(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__name__', type(function).__name__)}{inspect.signature(function)}"
 
 
-def captures_data(function: Any, seen: set[int] | None = None) -> bool:
+def captures_data(function: Any, visited: set[int] | None = None) -> bool:
     """Return whether a function may read numbers, ndarrays, or objects that hold some, except for arguments and traced values."""
-    seen = set() if seen is None else seen
-    if id(function) in seen:
+    visited = set() if visited is None else visited
+    if id(function) in visited:
         return False
-    seen.add(id(function))
+    visited.add(id(function))
     if isinstance(function, functools.partial):
         captured = [function.func, *function.args, *function.keywords.values()]
     elif isinstance(function, types.FunctionType):
@@ -106,10 +106,10 @@ def captures_data(function: Any, seen: set[int] | None = None) -> bool:
         captured = [*outer, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     else:
         return not isinstance(function, CODE)
-    return any(captures_data(thing, seen) for thing in captured)
+    return any(captures_data(value, visited) for value in captured)
 
 
-def integer_of(given: Any, caller: str, argument: str, least: int, remedy: str) -> int:
+def integer_of(number_given: Any, caller: str, argument: str, least: int, remedy: str) -> int:
     """Return an integer argument that is part of the program; one that a compiled function is given is guarded.
 
     Raises
@@ -119,15 +119,17 @@ def integer_of(given: Any, caller: str, argument: str, least: int, remedy: str) 
     ArgumentError
         If it is less than `least`.
     """
-    if isinstance(given, Handle):
-        whole = not given.ndim and given.dtype.kind in "iu"
-        got = f"an array {type_of(given.value)}"
+    if isinstance(number_given, Handle):
+        is_integer = not number_given.ndim and number_given.dtype.kind in "iu"
+        description = f"an array {type_of(number_given.value)}"
     else:
-        whole = not isinstance(given, bool | np.bool_) and _is_index(given)
-        got = f"{given!r} of type {type(given).__name__}"
-    if not whole:
-        raise DtypeError(f"{caller}: {argument} must be an int, got {got}", where=here.site, remedy=remedy)
-    number = operator.index(given)
+        is_integer = not isinstance(number_given, bool | np.bool_) and _is_index(number_given)
+        description = f"{number_given!r} of type {type(number_given).__name__}"
+    if not is_integer:
+        raise DtypeError(
+            f"{caller}: {argument} must be an int, got {description}", where=here.site, remedy=remedy
+        )
+    number = operator.index(number_given)
     if number < least:
         raise ArgumentError(
             f"{caller}: {argument} is {number}; it must be at least {least}", where=here.site, remedy=remedy
@@ -135,26 +137,26 @@ def integer_of(given: Any, caller: str, argument: str, least: int, remedy: str) 
     return number
 
 
-def _is_index(given: Any) -> bool:
+def _is_index(value: Any) -> bool:
     try:
-        operator.index(given)
+        operator.index(value)
     except TypeError:
         return False
     return True
 
 
-def flag_of(given: Any, caller: str, argument: str) -> bool:
+def flag_of(flag: Any, caller: str, argument: str) -> bool:
     """Return a flag; raise DtypeError for what is no bool."""
-    if not isinstance(given, bool | np.bool_):
+    if not isinstance(flag, bool | np.bool_):
         raise DtypeError(
-            f"{caller}: {argument} must be a bool, got {kind_of(given)}",
+            f"{caller}: {argument} must be a bool, got {kind_of(flag)}",
             where=here.site,
             remedy=f"{argument}=True or {argument}=False",
         )
-    return bool(given)
+    return bool(flag)
 
 
-def policy_of(given: Any, caller: str) -> Policy:
+def policy_of(policy: Any, caller: str) -> Policy:
     """Return which carries a loop keeps for its gradient.
 
     Raises
@@ -165,22 +167,22 @@ def policy_of(given: Any, caller: str) -> Policy:
         For what is no policy.
     """
     remedy = 'checkpoint="all", "sqrt", an int k for every k-th, or ("treeverse", n) for n at a time'
-    if given is None or (isinstance(given, str) and given in ("all", "sqrt")):
-        return given
-    if isinstance(given, tuple | list) and len(given) == 2 and given[0] == "treeverse":
+    if policy is None or (isinstance(policy, str) and policy in ("all", "sqrt")):
+        return policy
+    if isinstance(policy, tuple | list) and len(policy) == 2 and policy[0] == "treeverse":
         return (
             "treeverse",
-            integer_of(given[1], caller, "the number of checkpoints for treeverse", 1, remedy),
+            integer_of(policy[1], caller, "the number of checkpoints for treeverse", 1, remedy),
         )
-    name = given[0] if isinstance(given, tuple | list) and given else given
+    name = policy[0] if isinstance(policy, tuple | list) and policy else policy
     if isinstance(name, str):
         if name == "treeverse":
             raise StructureError(
-                f"{caller}: checkpoint is {given!r}; treeverse needs the number of carries to keep at a time",
+                f"{caller}: checkpoint is {policy!r}; treeverse needs the number of carries to keep at a time",
                 where=here.site,
                 remedy='checkpoint=("treeverse", 10)',
             )
         guesses = difflib.get_close_matches(name, POLICIES, n=1)
         nearest = f"; did you mean {guesses[0]!r}?" if guesses else ""
-        raise ArgumentError(f"{caller}: checkpoint is {given!r}{nearest}", where=here.site, remedy=remedy)
-    return integer_of(given, caller, "checkpoint", 1, remedy)
+        raise ArgumentError(f"{caller}: checkpoint is {policy!r}{nearest}", where=here.site, remedy=remedy)
+    return integer_of(policy, caller, "checkpoint", 1, remedy)

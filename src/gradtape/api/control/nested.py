@@ -39,7 +39,9 @@ class NumericLeaves(Leaves):
         self.tree, self.argument = tree, argument
         leaves, spec = flatten(tree)
         super().__init__(leaves, element_spec(tree, spec) if elements else spec, is_numeric)
-        self.values = [as_value_of_rank(self.leaves[place], self.place(place)) for place in self.positions]
+        self.values = [
+            as_value_of_rank(self.leaves[position], self.place(position)) for position in self.positions
+        ]
 
     def place(self, position: int) -> str:
         """Return where a leaf stands, as one would write it."""
@@ -85,7 +87,7 @@ def weakly(value: Value, like: Aval) -> Value:
     return value
 
 
-def returned_nest(result: Any, like: NumericLeaves, what: str, where: Any) -> list[Any]:
+def returned_nest(result: Any, like: NumericLeaves, name: str, where: Any) -> list[Any]:
     """Return the leaves of a body's result, which must have the structure of its argument.
 
     Parameters
@@ -117,43 +119,43 @@ def returned_nest(result: Any, like: NumericLeaves, what: str, where: Any) -> li
         if result is None:
             remedy = "return the carry, also where the function writes to it: out[k] = x; return out"
         raise StructureError(
-            f"{what} has the structure {outline(spec)}, and {like.argument} has {outline(like.spec)}",
+            f"{name} has the structure {outline(spec)}, and {like.argument} has {outline(like.spec)}",
             where=where,
             why="the carry has the same containers in each iteration",
             remedy=remedy,
         )
-    for position, given in like.statics():
-        if not (leaves[position] is given or _equal(leaves[position], given)):
+    for position, old in like.statics():
+        if not (leaves[position] is old or _equal(leaves[position], old)):
             raise StructureError(
-                f"{at(what, place_of_leaf(result, position))} is {_brief(leaves[position])}, and {like.place(position)} is {_brief(given)}",
+                f"{at(name, place_of_leaf(result, position))} is {_brief(leaves[position])}, and {like.place(position)} is {_brief(old)}",
                 where=where,
                 why="objects other than arrays and numbers are part of the program and cannot change",
                 remedy="carry a number in its place",
             )
     for place in like.positions:
-        refuse_static(leaves[place], at(what, place_of_leaf(result, place)), where)
+        refuse_static(leaves[place], at(name, place_of_leaf(result, place)), where)
     return like.select(leaves)
 
 
-def refuse_static(leaf: Any, what: str, where: Any) -> None:
+def refuse_static(leaf: Any, name: str, where: Any) -> None:
     """Raise DtypeError for what is neither an array nor a number."""
     if not is_numeric(leaf):
         raise DtypeError(
-            f"{what} is {kind_of(leaf)}, which is neither an array nor a number",
+            f"{name} is {kind_of(leaf)}, which is neither an array nor a number",
             where=where,
             remedy="return arrays, numbers, None, or nests of these",
         )
 
 
-def at(what: str, place: str) -> str:
+def at(name: str, path: str) -> str:
     """Return the name of a part."""
-    return f"{what}: {place}" if place else what
+    return f"{name}: {path}" if path else name
 
 
 def type_of(value: Value | Aval) -> str:
     """Return a type as errors show it: ``f64[3]``."""
-    own = value.aval if isinstance(value, Value) else value
-    return repr(aval(own.shape, own.dtype))
+    type_ = value.aval if isinstance(value, Value) else value
+    return repr(aval(type_.shape, type_.dtype))
 
 
 def handed_back(values: Sequence[Value], recorded: bool) -> list[Any]:
@@ -168,8 +170,8 @@ def described(function: Callable[..., Any]) -> str:
     return repr(getattr(function, "__name__", type(function).__name__))
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+def _equal(first: Any, second: Any) -> bool:
+    return type(first) is type(second) and bool(first == second)
 
 
 def _brief(leaf: Any) -> str:

@@ -82,9 +82,9 @@ class Finding:
     def headline(self) -> str:
         """The op, the number, its position in the result, and the iteration."""
         sample = self.samples[0]
-        place = f"at {list(sample.index)}" if sample.index else "as its result"
+        location = f"at {list(sample.index)}" if sample.index else "as its result"
         backward = "" if self.derivative_of is None else f", in the derivative of {self.derivative_of}"
-        return f"{self.op} gave {number(sample.result)} {place}{backward}{in_iterations(self.iterations)}"
+        return f"{self.op} gave {number(sample.result)} {location}{backward}{in_iterations(self.iterations)}"
 
     @property
     def reason(self) -> str:
@@ -92,13 +92,13 @@ class Finding:
         kind = f"the result is {self.dtype} of shape {self.shape}"
         if not self.samples[0].operands:
             return f"{kind}; all that goes into this element is finite, and it overflows"
-        made = [
+        calls = [
             f"{self.op}({', '.join(map(number, sample.operands))}) is {number(sample.result)}"
             + (f" at {list(sample.index)}" if sample.index else "")
             for sample in self.samples
         ]
-        more = f", and {self.count - len(made)} more" if self.count > len(made) else ""
-        return f"{'; '.join(made)}{more}; {kind}"
+        further = f", and {self.count - len(calls)} more" if self.count > len(calls) else ""
+        return f"{'; '.join(calls)}{further}; {kind}"
 
     @property
     def remedy(self) -> str:
@@ -106,9 +106,9 @@ class Finding:
         return REMEDIES.get(self.derivative_of or self.op, REMEDY)
 
 
-def number(given: Any) -> str:
+def number(value: Any) -> str:
     """Return a number with six digits."""
-    return f"{given:.6g}" if isinstance(given, float | complex) else str(given)
+    return f"{value:.6g}" if isinstance(value, float | complex) else str(value)
 
 
 def in_iterations(iterations: Iterations) -> str:
@@ -198,28 +198,28 @@ def _probe(node: Node, value: Value, index: Index) -> tuple[Value, Index] | None
 
 def _nonfinite_elements(node: Node) -> NDArray:
     """Return the non-finite elements of a node's operands: pairs of operand and flat position, int of shape (count, 2)."""
-    found = [np.zeros((0, 2), np.intp)]
+    positions_found = [np.zeros((0, 2), np.intp)]
     for argument, operand in enumerate(node.inputs):
         assert operand.data is not None
         if operand.dtype.kind in "fc":
             positions = np.flatnonzero(~np.isfinite(operand.data))
-            found.append(np.stack([np.full_like(positions, argument), positions], axis=1))
-    return np.concatenate(found)
+            positions_found.append(np.stack([np.full_like(positions, argument), positions], axis=1))
+    return np.concatenate(positions_found)
 
 
 def _trial(node: Node, output: int, index: Index, suspects: NDArray) -> Callable[[NDArray], bool]:
     """Return a function of some of the suspects: whether the result is non-finite if all others are replaced by zeros."""
-    given = [np.asarray(operand.data) for operand in node.inputs]
+    arrays_of_node = [np.asarray(operand.data) for operand in node.inputs]
 
     def positions(chosen: NDArray, argument: int) -> NDArray:
-        found: NDArray = chosen[chosen[:, 0] == argument, 1]
-        return found
+        positions_of_argument: NDArray = chosen[chosen[:, 0] == argument, 1]
+        return positions_of_argument
 
-    def is_nonfinite_with(kept: NDArray) -> bool:
-        arrays = [array.copy() for array in given]
-        for argument, (array, original) in enumerate(zip(arrays, given, strict=True)):
+    def is_nonfinite_with(remaining: NDArray) -> bool:
+        arrays = [array.copy() for array in arrays_of_node]
+        for argument, (array, original) in enumerate(zip(arrays, arrays_of_node, strict=True)):
             array.flat[positions(suspects, argument)] = 0
-            left = positions(kept, argument)
+            left = positions(remaining, argument)
             array.flat[left] = original.flat[left]
         with np.errstate(all="ignore"):
             result = node.op.evaluate(arrays, node.params)[output]
@@ -249,15 +249,15 @@ def _finding(value: Value, node: Node | None, index: Index, loops: UnrolledLoops
 def _made_here(value: Value, node: Node | None, index: Index) -> tuple[list[Index], int]:
     """Return the indices of some elements that a node made non-finite, `index` first, and the number of such elements."""
     assert value.data is not None
-    made = np.array(~np.isfinite(value.data))
+    originates = np.array(~np.isfinite(value.data))
     if node is not None:
         if not isinstance(node.op, Elementwise):
             return [index], 1
         for operand in node.inputs:
-            made &= np.isfinite(operand.data)  # type: ignore[arg-type]
-    made[index] = False
-    others = [tuple(map(int, other)) for other in np.argwhere(made)[: SHOWN_SAMPLES - 1]]
-    return [index, *others], int(made.sum()) + 1
+            originates &= np.isfinite(operand.data)  # type: ignore[arg-type]
+    originates[index] = False
+    others = [tuple(map(int, other)) for other in np.argwhere(originates)[: SHOWN_SAMPLES - 1]]
+    return [index, *others], int(originates.sum()) + 1
 
 
 def _operands(node: Node | None, index: Index) -> tuple[Any, ...]:

@@ -30,7 +30,7 @@ GUESSES = (2, 3)
 
 def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of PyTensor's variables for NumPy code."""
-    made: LRU[Any, tuple[Flat, Called]] = LRU(lambda: MOST_OPERATORS)
+    operators: LRU[Any, tuple[Flat, Called]] = LRU(lambda: MOST_OPERATORS)
     transforms = OurTransforms("tensorflow")
 
     @functools.wraps(function)
@@ -38,12 +38,12 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
         leaves, structure = flatten((args, kwargs))
         constants = {position: leaf for position, leaf in enumerate(leaves) if not is_operand(leaf)}
         key = structure_key((args, kwargs)), key_of_all(constants)
-        found = made.get(key)
-        if found is None:
+        flat_and_called = operators.get(key)
+        if flat_and_called is None:
             flat = Flat(function, flatten, unflatten, structure, constants)
             name = getattr(function, "__name__", type(function).__name__)
-            found = made[key] = flat, Called(Operator(flat, transforms), name)
-        flat, called = found
+            flat_and_called = operators[key] = flat, Called(Operator(flat, transforms), name)
+        flat, called = flat_and_called
         operands = [pt.as_tensor_variable(leaf) for leaf in leaves if is_operand(leaf)]
         node = called.make_node(*operands)
         return flat.nested(node.outputs, called.traced(operands)[0])
@@ -94,9 +94,9 @@ class Called(Op):  # type: ignore[misc, unused-ignore] # Any where PyTensor is n
         """Return types of operands with extents where none are known, and the types of the results for these."""
         shapes = [variable.type.shape for variable in variables]
         dtypes = [np.dtype(variable.type.dtype) for variable in variables]
-        known = sorted({extent for shape in shapes for extent in shape if extent is not None})
+        known_extents = sorted({extent for shape in shapes for extent in shape if extent is not None})
         first: Exception | None = None
-        for guess in dict.fromkeys((*GUESSES, *known)):
+        for guess in dict.fromkeys((*GUESSES, *known_extents)):
             specs = [
                 Spec(tuple([guess if extent is None else extent for extent in shape]), dtype)
                 for shape, dtype in zip(shapes, dtypes, strict=True)
@@ -128,14 +128,14 @@ class Called(Op):  # type: ignore[misc, unused-ignore] # Any where PyTensor is n
         if all(None not in output.type.shape for output in node.outputs):
             return [tuple(map(pt.constant, output.type.shape)) for output in node.outputs]
         extents = [extent for shape in shapes for extent in shape]
-        found = iter(Shapes(self, tuple([variable.type for variable in node.inputs])).of(extents, node))
-        return [tuple([next(found) for _ in output.type.shape]) for output in node.outputs]
+        inferred = iter(Shapes(self, tuple([variable.type for variable in node.inputs])).of(extents, node))
+        return [tuple([next(inferred) for _ in output.type.shape]) for output in node.outputs]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         return [[is_inexact(x.type) and is_inexact(y.type) for y in node.outputs] for x in node.inputs]
 
     def L_op(self, inputs: Sequence[Any], outputs: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
-        given = [
+        upstream = [
             output.zeros_like()
             if isinstance(gradient.type, DisconnectedType)
             else gradient.astype(output.dtype)
@@ -144,14 +144,16 @@ class Called(Op):  # type: ignore[misc, unused-ignore] # Any where PyTensor is n
         ]
         pulled: list[Any] = [DisconnectedType()()] * len(inputs)
         # Gradients in constants, for which nobody asks, are not computed with the others.
-        for wanted in (
+        for differentiated in (
             [k for k, x in enumerate(inputs) if is_inexact(x.type) and not isinstance(x, TensorConstant)],
             [k for k, x in enumerate(inputs) if is_inexact(x.type) and isinstance(x, TensorConstant)],
         ):
-            if wanted and given:
-                pullback = self.operator.pullback(tuple(wanted), len(inputs))
-                called = Called(pullback, f"pullback of {self.name}", tuple(wanted))
-                for position, part in zip(wanted, called.make_node(*inputs, *given).outputs, strict=True):
+            if differentiated and upstream:
+                pullback = self.operator.pullback(tuple(differentiated), len(inputs))
+                called = Called(pullback, f"pullback of {self.name}", tuple(differentiated))
+                for position, part in zip(
+                    differentiated, called.make_node(*inputs, *upstream).outputs, strict=True
+                ):
                     pulled[position] = part
         return pulled
 
@@ -167,8 +169,8 @@ class Called(Op):  # type: ignore[misc, unused-ignore] # Any where PyTensor is n
         pushforward = Called(
             self.operator.pushforward(tuple(moving), len(inputs)), f"pushforward of {self.name}"
         )
-        given = [pt.as_tensor_variable(eval_points[k]).astype(inputs[k].dtype) for k in moving]
-        pushed = iter(pushforward.make_node(*inputs, *given).outputs)
+        directions = [pt.as_tensor_variable(eval_points[k]).astype(inputs[k].dtype) for k in moving]
+        pushed = iter(pushforward.make_node(*inputs, *directions).outputs)
         return [next(pushed) if is_inexact(output.type) else None for output in outputs]
 
 
@@ -195,8 +197,10 @@ class Shapes(Op):  # type: ignore[misc, unused-ignore]
         specs = [
             Spec(tuple([next(extents) for _ in type_.shape]), np.dtype(type_.dtype)) for type_ in self.types
         ]
-        found = [extent for spec in self.called.operator.types_of_results(specs) for extent in spec.shape]
-        for cell, extent in zip(storage, found, strict=True):
+        result_extents = [
+            extent for spec in self.called.operator.types_of_results(specs) for extent in spec.shape
+        ]
+        for cell, extent in zip(storage, result_extents, strict=True):
             cell[0] = np.asarray(extent, np.int64)
 
 
@@ -208,15 +212,15 @@ def mapped(op: Called, node: Apply, *batched: Any) -> Any:
     operator = op.operator
     for axis in range(1, max(fronts) + 1):  # from the innermost one
         has_it = [front >= axis for front in fronts]
-        one = [
+        is_single = [
             flag and x.type.shape[front - axis] == 1
             for flag, x, front in zip(has_it, inputs, fronts, strict=True)
         ]
-        if one != has_it:  # what is the same for all elements is not repeated
+        if is_single != has_it:  # what is the same for all elements is not repeated
             inputs = [
                 pt.squeeze(x, front - axis) if flag else x
-                for x, flag, front in zip(inputs, one, fronts, strict=True)
+                for x, flag, front in zip(inputs, is_single, fronts, strict=True)
             ]
-            has_it = [flag and not single for flag, single in zip(has_it, one, strict=True)]
+            has_it = [flag and not single for flag, single in zip(has_it, is_single, strict=True)]
         operator = operator.mapped(tuple([0 if flag else None for flag in has_it]))
     return Called(operator, op.name).make_node(*inputs).outputs

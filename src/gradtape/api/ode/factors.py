@@ -98,7 +98,7 @@ class DenseSystems:
 
     def solve(self, matrix: Any, factors: tuple[Any, Any], right: Any) -> Any:
         column = np.reshape(right, (-1, 1))
-        operands = [as_value(unwrap(one)) for one in (matrix, *factors, column)]
+        operands = [as_value(unwrap(array)) for array in (matrix, *factors, column)]
         return np.reshape(Array(lu_solve(*operands, transposed=False)), right.shape)
 
 
@@ -164,9 +164,9 @@ class BandedSystems:
         def places(rows: NDArray, columns: NDArray) -> NDArray:
             """Return which element of the blocks stands at each place of the bands; the last one is zero."""
             i, j = k * rows + to, k * columns + of
-            found = np.full(shape, i.size)
-            found[upper + i - j, j] = np.arange(i.size).reshape(i.shape)
-            return found
+            numbers = np.full(shape, i.size)
+            numbers[upper + i - j, j] = np.arange(i.size).reshape(i.shape)
+            return numbers
 
         zero = np.zeros(1)
         weights = np.reshape(np.reshape(D, (-1, 1)) * (np.ones(n) if mass is None else mass), -1)
@@ -182,9 +182,9 @@ class BandedSystems:
     def solve(self, matrix: Any, factors: tuple[Any, Any], right: Any) -> Any:
         lower, upper = self._widths(len(right))
         column = np.reshape(right[:, self._order].T, (-1, 1))
-        operands = [as_value(unwrap(one)) for one in (matrix, *factors, column)]
-        found = band_lu_solve(*operands, columns=1, lower=lower, transposed=False, upper=upper)
-        return np.reshape(Array(found), right.shape[::-1]).T[:, self._rank]
+        operands = [as_value(unwrap(array)) for array in (matrix, *factors, column)]
+        solution = band_lu_solve(*operands, columns=1, lower=lower, transposed=False, upper=upper)
+        return np.reshape(Array(solution), right.shape[::-1]).T[:, self._rank]
 
 
 class ComplexSystems:
@@ -320,23 +320,25 @@ def linear_systems(
         reverse_cuthill_mckee,
     )  # late: it takes a while, and few problems are sparse
 
-    given = csr_array(pattern)
-    if given.shape != (n // parts, n // parts):
+    pattern_array = csr_array(pattern)
+    if pattern_array.shape != (n // parts, n // parts):
         raise ShapeError(
-            f"{caller}: jac_sparsity has shape {given.shape}, and there are {n // parts} unknowns",
+            f"{caller}: jac_sparsity has shape {pattern_array.shape}, and there are {n // parts} unknowns",
             where=user_site(),
             remedy="it has a row for each equation, and a column for each unknown; omit it to have it detected",
         )
-    given = kron(np.ones((parts, parts)), given, format="csr") if parts > 1 else given
+    pattern_array = kron(np.ones((parts, parts)), pattern_array, format="csr") if parts > 1 else pattern_array
     if n < SMALLEST_SPARSE:
         return DenseSystems(fun)
-    known = csr_array((np.ones(given.nnz, bool), given.indices, given.indptr), given.shape)
-    known.sum_duplicates()
-    plan = jacobian_plan(known, "fwd")
-    both = known + known.T
+    is_nonzero = csr_array(
+        (np.ones(pattern_array.nnz, bool), pattern_array.indices, pattern_array.indptr), pattern_array.shape
+    )
+    is_nonzero.sum_duplicates()
+    plan = jacobian_plan(is_nonzero, "fwd")
+    both = is_nonzero + is_nonzero.T
     if mass is not None:
-        ones = csr_array((np.ones(len(mass.rows), bool), (mass.rows, mass.columns)), known.shape)
-        both = both + ones + ones.T
+        mass_pattern = csr_array((np.ones(len(mass.rows), bool), (mass.rows, mass.columns)), is_nonzero.shape)
+        both = both + mass_pattern + mass_pattern.T
     orders = [np.arange(n), reverse_cuthill_mckee(both.tocsr(), symmetric_mode=True)]
     systems = [BandedSystems(fun, plan, np.asarray(order, np.intp), mass) for order in orders]
     best = min(systems, key=lambda system: system.lower + system.upper)

@@ -54,7 +54,7 @@ REMEDY: Final = (
 )
 
 
-def mass_matrix(given: Any, n: int) -> MassMatrix | None:
+def mass_matrix(mass: Any, n: int) -> MassMatrix | None:
     """Return a mass matrix as its elements; None for none.
 
     Parameters
@@ -68,9 +68,9 @@ def mass_matrix(given: Any, n: int) -> MassMatrix | None:
     ShapeError, DtypeError, ArgumentError
         If it is another thing.
     """
-    if given is None:
+    if mass is None:
         return None
-    if callable(given):
+    if callable(mass):
         raise ArgumentError(
             "gt.scipy.solve_ivp: mass_matrix is a function",
             where=user_site(),
@@ -78,16 +78,16 @@ def mass_matrix(given: Any, n: int) -> MassMatrix | None:
             remedy="state M(t, y) v = f(t, y) as algebraic equations for further unknowns v with y' = v; the matrix is then "
             "np.diag of ones for y and zeros for v",
         )
-    if hasattr(given, "toarray"):
-        sparse: Any = given.tocsr()
-        if sparse is given:
+    if hasattr(mass, "toarray"):
+        sparse: Any = mass.tocsr()
+        if sparse is mass:
             sparse = sparse.copy()
         sparse.sum_duplicates()
         shape, elements = sparse.shape, _known(sparse.data)
         rows = np.repeat(np.arange(shape[0]), np.diff(np.asarray(sparse.indptr)))
         columns = np.asarray(sparse.indices)
     else:
-        stacked: Any = np.stack([np.stack([*row]) for row in given]) if _has_traced_rows(given) else given
+        stacked: Any = np.stack([np.stack([*row]) for row in mass]) if _has_traced_rows(mass) else mass
         dense: Any = _known(stacked) if isinstance(stacked, Handle) else np.asarray(stacked)
         shape = np.shape(dense)
         (rows, columns), elements = np.indices((n, n)).reshape(2, -1), np.reshape(dense, -1)
@@ -124,9 +124,11 @@ def _known(array: Any) -> Any:
     return array if numbers is None else numbers
 
 
-def _has_traced_rows(given: Any) -> bool:
-    return isinstance(given, list | tuple) and any(
-        isinstance(one, Handle) for row in given for one in (row if isinstance(row, list | tuple) else [row])
+def _has_traced_rows(mass: Any) -> bool:
+    return isinstance(mass, list | tuple) and any(
+        isinstance(number, Handle)
+        for row in mass
+        for number in (row if isinstance(row, list | tuple) else [row])
     )
 
 
@@ -222,8 +224,8 @@ class AlgebraicEquations:
         return (moved + self._projected(t0, x[0], *parameters))[None]
 
     def _matrix(self, x: Any, y0: Any, t0: Any, *parameters: Any) -> Any:
-        one, slopes = np.ones((1, 1)), self._systems.jacobian(t0, x[0], *parameters)
-        return self._systems.matrix(one, one, slopes[None], parameters[self._mass])
+        unit, slopes = np.ones((1, 1)), self._systems.jacobian(t0, x[0], *parameters)
+        return self._systems.matrix(unit, unit, slopes[None], parameters[self._mass])
 
     def consistent(self) -> Any:
         """Return the consistent state in which ``M y`` is that of the initial state: NaN where Newton's method, damped, does not find it.
@@ -256,8 +258,8 @@ class AlgebraicEquations:
 
         no = np.isinf(0.0 * t0)
         _, y, is_done, _ = while_loop(goes_on, iterate, (0.0 * t0, y0 + 0.0, no, no))
-        found = self._solution(stop_gradient(y)[None], problem.y0, problem.t0 + 0.0, *self._parameters)[0]
-        return np.where(is_done, found, np.nan)
+        solution = self._solution(stop_gradient(y)[None], problem.y0, problem.t0 + 0.0, *self._parameters)[0]
+        return np.where(is_done, solution, np.nan)
 
     def rate(self, t: Any, y: Any) -> Any:
         """Return y' in a consistent state: that of the equations, and of the time derivative of the algebraic ones."""
@@ -322,7 +324,7 @@ def is_singular(mass: MassMatrix, slopes: NDArray) -> bool:
 
 
 def check_beginning(
-    mass: MassMatrix | None, given: NDArray, found: NDArray, slopes: Any, options: Any
+    mass: MassMatrix | None, y0: NDArray, consistent: NDArray, slopes: Any, options: Any
 ) -> None:
     """Raise ArgumentError if there are no consistent initial values, and warn if those that were given are others.
 
@@ -338,8 +340,8 @@ def check_beginning(
         With the tolerances.
     """
     assert mass is not None
-    has_found = bool(np.all(np.isfinite(found)))
-    if mass.n <= LARGEST_CHECKED and is_singular(mass, slopes(found if has_found else given)):
+    has_found = bool(np.all(np.isfinite(consistent)))
+    if mass.n <= LARGEST_CHECKED and is_singular(mass, slopes(consistent if has_found else y0)):
         raise index_error()
     if not has_found:
         raise ArgumentError(
@@ -348,13 +350,13 @@ def check_beginning(
             why="Newton's method for the algebraic equations does not converge, or they are NaN at y0",
             remedy="pass a y0 that is nearer to a solution of the algebraic equations",
         )
-    change = np.abs(found - given)
-    place = int(np.argmax(change / (options["atol"] + options["rtol"] * np.abs(found))))
-    if np.any(change > options["atol"] + options["rtol"] * np.abs(found)):
+    change = np.abs(consistent - y0)
+    position = int(np.argmax(change / (options["atol"] + options["rtol"] * np.abs(consistent))))
+    if np.any(change > options["atol"] + options["rtol"] * np.abs(consistent)):
         warn(
             GradtapeWarning,
             f"gt.scipy.solve_ivp: y0 does not satisfy the algebraic equations: "
-            f"y0[{place}] was changed from {given[place]:.6g} to {found[place]:.6g}",
+            f"y0[{position}] was changed from {y0[position]:.6g} to {consistent[position]:.6g}",
             where=user_site(),
             why="y0 gives M @ y, and the algebraic unknowns follow from the equations",
             remedy="pass the initial values that the result has in y[:, 0]",

@@ -181,8 +181,8 @@ def solve_sde(
         return diffusion(t, y, *args)
 
     def path(dw: Any, dz: Any, save: str = save) -> Any:
-        def advanced(y: Any, given: Any) -> tuple[Any, Any]:
-            moved = advance(f, g, given[0], step, y, given[1], given[2], noise)
+        def advanced(y: Any, step_values: Any) -> tuple[Any, Any]:
+            moved = advance(f, g, step_values[0], step, y, step_values[1], step_values[2], noise)
             return moved, moved if save == "all" else None
 
         end, states = scan(advanced, start * 1.0, (times[:-1], dw, dz))
@@ -191,28 +191,28 @@ def solve_sde(
     dz = increments.dw if increments.dz is None else increments.dz
     y = path(increments.dw, dz) if paths is None else vmap(path)(increments.dw, dz)
     if not isinstance(y, Handle) and not np.all(np.isfinite(y)):
-        one, whose = increments.dw, ""
+        increment, whose = increments.dw, ""
         if paths is not None:
             ends = y if save == "last" else y[:, -1]
             is_lost = ~np.isfinite(np.reshape(ends, (paths, -1))).all(axis=1)
             which = int(np.argmax(is_lost))
-            one, dz = increments.dw[which], dz[which]
+            increment, dz = increments.dw[which], dz[which]
             whose = f" in {np.count_nonzero(is_lost)} of {paths} paths, first in path {which}"
-        _warn_of_lost(f, g, times, path(one, dz, "all"), whose)
+        _warn_of_lost(f, g, times, path(increment, dz, "all"), whose)
     return SDESolution(times if save == "all" else times[-1:], y, increments)
 
 
 def _check(method: str, noise: str, steps: Any, paths: Any, save: str) -> None:
-    for name, given, known in (
+    for name, choice, choices in (
         ("method", method, METHODS),
         ("noise", noise, ("diagonal", "general")),
         ("save", save, ("all", "last")),
     ):
-        if given not in known:
+        if choice not in choices:
             raise ArgumentError(
-                f"solve_sde: unknown {name} {given!r}",
+                f"solve_sde: unknown {name} {choice!r}",
                 where=user_site(),
-                remedy=f"choose {', '.join(map(repr, known))}",
+                remedy=f"choose {', '.join(map(repr, choices))}",
             )
     if noise == "general" and method != "euler-maruyama":
         raise ArgumentError(
@@ -260,11 +260,11 @@ def _warn_of_lost(f: Function, g: Function, times: NDArray, states: NDArray, who
     step = int(np.argmin(is_finite)) - 1
     t, y = times[step], states[step]
     with np.errstate(all="ignore"):
-        given = {"drift": np.asarray(f(t, y)), "diffusion": np.asarray(g(t, y))}
+        terms = {"drift": np.asarray(f(t, y)), "diffusion": np.asarray(g(t, y))}
     causes = [
-        f"the {name} is {given[name].flat[np.argmin(np.isfinite(given[name]))]}"
-        for name in given
-        if not np.all(np.isfinite(given[name]))
+        f"the {name} is {terms[name].flat[np.argmin(np.isfinite(terms[name]))]}"
+        for name in terms
+        if not np.all(np.isfinite(terms[name]))
     ]
     at = f"at t = {t:.6g} and y = {np.array2string(y, precision=6, threshold=6)}"
     warn(
@@ -291,15 +291,15 @@ def _check_increments(increments: Any, shape: tuple[int, ...], method: str) -> N
             where=user_site(),
             remedy='draw them with method="srk"',
         )
-    for name, given in zip(Increments._fields, increments, strict=True):
-        if given is not None and np.shape(given) != shape:
+    for name, increment in zip(Increments._fields, increments, strict=True):
+        if increment is not None and np.shape(increment) != shape:
             raise ShapeError(
-                f"solve_sde: increments.{name} has the shape {np.shape(given)}, and this equation takes {shape}",
+                f"solve_sde: increments.{name} has the shape {np.shape(increment)}, and this equation takes {shape}",
                 where=user_site(),
                 why="there is an increment for each path, step and motion",
                 remedy="pass the steps, the paths and the noise of the solution that has drawn them",
             )
-        if given is not None and not isinstance(given, Handle) and not np.all(np.isfinite(given)):
+        if increment is not None and not isinstance(increment, Handle) and not np.all(np.isfinite(increment)):
             raise ArgumentError(
                 f"solve_sde: increments.{name} has numbers that are not finite",
                 where=user_site(),
@@ -312,15 +312,15 @@ def _motions(diffusion: Function, t: Any, start: Any, args: Sequence[Any], noise
     shape = np.shape(start)
     if noise == "diagonal":
         return tuple(shape)
-    found = np.shape(diffusion(t, start, *args))
-    if len(found) != 2 or found[:1] != tuple(shape):
+    diffusion_shape = np.shape(diffusion(t, start, *args))
+    if len(diffusion_shape) != 2 or diffusion_shape[:1] != tuple(shape):
         raise ShapeError(
-            f"solve_sde: the diffusion has the shape {found}",
+            f"solve_sde: the diffusion has the shape {diffusion_shape}",
             where=user_site(),
             why=f"with general noise, the diffusion of a y of shape {shape} is a matrix of shape (d, m)",
             remedy='return such a matrix, or use noise="diagonal"',
         )
-    return (found[1],)
+    return (diffusion_shape[1],)
 
 
 def _check_commutes(diffusion: Callable[[Any], Any], shape: tuple[int, ...], method: str) -> None:
@@ -350,17 +350,17 @@ def _check_commutes(diffusion: Callable[[Any], Any], shape: tuple[int, ...], met
         )
 
 
-def _shaped(result: Any, shape: tuple[int, ...], what: str) -> Any:
+def _shaped(result: Any, shape: tuple[int, ...], part: str) -> Any:
     if result is None:
         raise ArgumentError(
-            f"solve_sde: the {what} returned None", where=user_site(), remedy="end it with a return statement"
+            f"solve_sde: the {part} returned None", where=user_site(), remedy="end it with a return statement"
         )
     if np.shape(result) not in ((), tuple(shape)):
         raise ShapeError(
-            f"solve_sde: the {what} has the shape {np.shape(result)}, and y has {tuple(shape)}",
+            f"solve_sde: the {part} has the shape {np.shape(result)}, and y has {tuple(shape)}",
             where=user_site(),
             remedy=f"return an array of shape {tuple(shape)}"
-            + (', or pass noise="general" for a matrix of shape (d, m)' if what == "diffusion" else ""),
+            + (', or pass noise="general" for a matrix of shape (d, m)' if part == "diffusion" else ""),
         )
     return result
 

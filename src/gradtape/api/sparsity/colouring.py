@@ -80,7 +80,7 @@ def star(
     place of the adjacency for each colour next to it. All its neighbours of a colour are in one star, and if they are several, the
     vertex is its hub. So a vertex with many neighbours costs no more than one with few.
     """
-    forbidden, treated, first_vertex, first_place, seen = by_vertex
+    forbidden, treated, first_vertex, first_place, last_entry = by_vertex
     star_of, hub, after, vertex, edge = by_place
     stars = 0
     entries = 0  # of the lists of all vertices: `seen` has the first one of a vertex, `vertex` the neighbours
@@ -93,12 +93,12 @@ def star(
                 if first_vertex[colour] == v:
                     q = indices[first_place[colour]]
                     if treated[q] != v:
-                        e = seen[q]
+                        e = last_entry[q]
                         while e >= 0:
                             forbidden[colours[vertex[e]]] = v
                             e = after[e]
                         treated[q] = v
-                    e = seen[w]
+                    e = last_entry[w]
                     while e >= 0:
                         forbidden[colours[vertex[e]]] = v
                         e = after[e]
@@ -106,7 +106,7 @@ def star(
                 else:
                     first_vertex[colour] = v
                     first_place[colour] = p
-                    e = seen[w]
+                    e = last_entry[w]
                     while e >= 0:
                         if hub[star_of[edge[e]]] == vertex[e]:
                             forbidden[colours[vertex[e]]] = v
@@ -120,7 +120,7 @@ def star(
             colour = colours[w]
             if colour >= 0:
                 joined = -1
-                e = seen[w]
+                e = last_entry[w]
                 while e >= 0:
                     if colours[vertex[e]] == chosen:
                         joined = edge[e]
@@ -129,7 +129,12 @@ def star(
                     hub[star_of[joined]] = w
                     star_of[edges[p]] = star_of[joined]
                 else:
-                    vertex[entries], edge[entries], after[entries], seen[w] = v, edges[p], seen[w], entries
+                    vertex[entries], edge[entries], after[entries], last_entry[w] = (
+                        v,
+                        edges[p],
+                        last_entry[w],
+                        entries,
+                    )
                     entries += 1
                     if first_vertex[colour] == v and first_place[colour] != p:
                         joined = edges[first_place[colour]]
@@ -139,12 +144,22 @@ def star(
                         star_of[edges[p]] = stars
                         stars += 1
                 if first_place[colour] == p:
-                    vertex[entries], edge[entries], after[entries], seen[v] = w, edges[p], seen[v], entries
+                    vertex[entries], edge[entries], after[entries], last_entry[v] = (
+                        w,
+                        edges[p],
+                        last_entry[v],
+                        entries,
+                    )
                     entries += 1
 
 
 def fewest_neighbours_last(
-    order: Integers, starts: Integers, indices: Integers, degrees: Integers, place: Integers, first: Integers
+    order: Integers,
+    starts: Integers,
+    indices: Integers,
+    degrees: Integers,
+    position: Integers,
+    first: Integers,
 ) -> None:
     """Order vertices so that each has few neighbours after it: the next one has the fewest neighbours left.
 
@@ -159,8 +174,8 @@ def fewest_neighbours_last(
             if degree > degrees[v]:
                 front = max(first[degree], step + 1)
                 u = order[front]
-                order[front], order[place[w]] = w, u
-                place[u], place[w] = place[w], front
+                order[front], order[position[w]] = w, u
+                position[u], position[w] = position[w], front
                 first[degree] = front + 1
                 degrees[w] = degree - 1
 
@@ -173,19 +188,19 @@ def _compiled(loops: Loops) -> Loops:
     return compiled
 
 
-def _run(loops: Loops, work: int, result: NDArray, *given: Any) -> NDArray:
+def _run(loops: Loops, work: int, result: NDArray, *arguments: Any) -> NDArray:
     """Run loops that fill `result`, compiled where that pays, and return it; what is given are arrays, and tuples of arrays."""
     if work > INTERPRETED_WORK:
-        arrays = [_mapped(lambda array: array.astype(np.int64), each) for each in (result, *given)]
+        arrays = [_mapped(lambda array: array.astype(np.int64), each) for each in (result, *arguments)]
         _compiled(loops)(*arrays)
         return np.asarray(arrays[0])
-    lists = [_mapped(lambda array: array.tolist(), each) for each in (result, *given)]
+    lists = [_mapped(lambda array: array.tolist(), each) for each in (result, *arguments)]
     loops(*lists)
     return np.array(lists[0], np.int64)
 
 
-def _mapped(function: Callable[[NDArray], Any], given: Any) -> Any:
-    return tuple(map(function, given)) if isinstance(given, tuple) else function(given)
+def _mapped(function: Callable[[NDArray], Any], arguments: Any) -> Any:
+    return tuple(map(function, arguments)) if isinstance(arguments, tuple) else function(arguments)
 
 
 def colour_columns(rows: Adjacency, columns: Adjacency) -> NDArray:
@@ -196,9 +211,9 @@ def colour_columns(rows: Adjacency, columns: Adjacency) -> NDArray:
     fewest = int(counts.max(initial=0))
     for order in _orders(columns):
         count = len(order)
-        found = _run(distance_two, work, _none(count), order, *columns, *rows, _none(count + 1))
-        if best is None or found.max(initial=0) < best.max(initial=0):
-            best = found
+        colours = _run(distance_two, work, _none(count), order, *columns, *rows, _none(count + 1))
+        if best is None or colours.max(initial=0) < best.max(initial=0):
+            best = colours
         if best.max(initial=-1) + 1 <= fewest:
             break
     assert best is not None
@@ -207,15 +222,15 @@ def colour_columns(rows: Adjacency, columns: Adjacency) -> NDArray:
 
 def colour_symmetric(graph: Adjacency) -> NDArray:
     """Return a star colouring of the vertices of a graph without loops; ``graph`` has each edge in both directions."""
-    count, places = len(graph.starts) - 1, len(graph.indices)
-    work = STEPS_OF_STARS * places
+    count, entry_count = len(graph.starts) - 1, len(graph.indices)
+    work = STEPS_OF_STARS * entry_count
     edges = _edge_numbers(graph)
-    by_vertex, by_place = (_none(count + 1),) * 5, (_none(places + 1),) * 5
+    by_vertex, by_place = (_none(count + 1),) * 5, (_none(entry_count + 1),) * 5
     best: NDArray | None = None
     for order in [*_orders(graph), smallest_last(graph)]:
-        found = _run(star, work, _none(count), order, *graph, edges, by_vertex, by_place)
-        if best is None or found.max(initial=0) < best.max(initial=0):
-            best = found
+        colours = _run(star, work, _none(count), order, *graph, edges, by_vertex, by_place)
+        if best is None or colours.max(initial=0) < best.max(initial=0):
+            best = colours
     assert best is not None
     return best
 
@@ -228,11 +243,11 @@ def smallest_last(graph: Adjacency) -> NDArray:
     """Return an order of vertices in which each has few neighbours before it."""
     degrees = np.diff(graph.starts)
     order = np.argsort(degrees, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
     first = np.searchsorted(degrees[order], np.arange(len(order) + 1))
     work = STEPS_OF_ORDER * len(graph.indices)
-    return _run(fewest_neighbours_last, work, order, *graph, degrees, place, first)[::-1]
+    return _run(fewest_neighbours_last, work, order, *graph, degrees, position, first)[::-1]
 
 
 def _edge_numbers(graph: Adjacency) -> NDArray:

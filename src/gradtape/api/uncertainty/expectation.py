@@ -182,12 +182,12 @@ class _Expectation:
         sample.__name__ = getattr(self._function, "__name__", "a function")
         # The mean is rolled up around; in a sample, what samples share would become elements of what they do not.
         with config.override(reroll=False):
-            results, weights, changes, known, parameters = Mapping(sample, 0, 0, "gt.expectation")(
+            results, weights, changes, known_parts, parameters = Mapping(sample, 0, 0, "gt.expectation")(
                 np.arange(size)
             )
         share, scores = None, None
-        if known is not None:
-            changes, share, scores = combined(Known(*known), steps[-1], results, changes)
+        if known_parts is not None:
+            changes, share, scores = combined(Known(*known_parts), steps[-1], results, changes)
         if weights is not None:
             results = [
                 _attached(result, np.reshape(weights, (size, *[1] * (result.ndim - 1), -1)), change)
@@ -327,8 +327,8 @@ def _refused(result: Any, parameter: Any, unseen: Unseen) -> Any:
 def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     """Return the results of a sample, and how they change with the decision that is chosen."""
     nodes = _nodes(values, lanes)
-    kept = [node.outs for node in nodes]  # a node holds its outputs weakly
-    present = {out for outs in kept for out in outs}
+    kept_outputs = [node.outs for node in nodes]  # a node holds its outputs weakly
+    present = {out for outs in kept_outputs for out in outs}
     drawn = [each for each in lanes.decisions if each.outcome in present]
     ends = [*values, *_parts_of(drawn)]
     every = _nodes(ends, lanes)
@@ -353,9 +353,9 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
         if number is not None:
             felt = np.where(step.is_felt, decisions[number].ratio, 0.0)
             decisions[number] = decisions[number]._replace(ratio=felt)
-    known = None
+    control_variates = None
     if sum(each.outcome.size for each in decisions) > 1:
-        known = control_variate(
+        control_variates = control_variate(
             nodes,
             values,
             still_at,
@@ -363,7 +363,7 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
             [each.outcome for each in decisions],
             partial(deciding_among, nodes, values, lanes),
         )
-    chosen, chance, starts = _chosen(decisions, lanes, known)
+    chosen, chance, starts = _chosen(decisions, lanes, control_variates)
 
     def run(is_above: bool) -> list[Any]:
         changes: dict[Value, Callable[[Any], Any]] = {}
@@ -386,15 +386,15 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
         np.where(has_other, (low * 1.0 - high * 1.0) / chance, 0.0)[..., None]
         for low, high in zip(below, above, strict=True)
     ]
-    del kept
+    del kept_outputs
     weights = _of_all(decisions, "weight")
-    if known is None:
+    if control_variates is None:
         return _Alternatives(now, weights[chosen, None], changes, None, still_at)
     inverse = np.where(has_other, 1.0 / chance, 0.0)
     sizes = [each.importance if each.size is None else each.size for each in decisions]
     ratio = _of_all(decisions, "ratio") if any(each.ratio is not None for each in decisions) else None
     track, of_steps = _of_steps(steps, controls) if steps or controls else (None, None)
-    of_all = Known(known, chosen, inverse, _joined(decisions, sizes), ratio, track)
+    of_all = Known(control_variates, chosen, inverse, _joined(decisions, sizes), ratio, track)
     searches = [each.search for each in decisions if each.search is not None]
     if searches and track is not None:
         of_all = of_all._replace(
@@ -408,19 +408,19 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
 
 
 def _of_steps(
-    found: Sequence[tuple[int | None, Step, State]], controls: Sequence[Control]
+    decided_steps: Sequence[tuple[int | None, Step, State]], controls: Sequence[Control]
 ) -> tuple[Track, Steps]:
     """Return the steps of the first decisions, then of further comparisons, and then of controls; and what is the same in all samples."""
-    ordered = sorted(found, key=lambda each: _position(each[0]))
+    ordered = sorted(decided_steps, key=lambda each: _position(each[0]))
     every = [(step.increment, state.shared, state.own) for _, step, state in ordered]
     every += [(x, each.shared, each.own) for each in controls for x in each.functions]
     increments = [increment for increment, *_ in every]
-    shared, own = [
+    shared, own_variates = [
         [
-            [part[place] if place < len(part) else 0.0 for part in parts]
-            for place in range(max(map(len, parts)))
+            [part[number_of_state] if number_of_state < len(part) else 0.0 for part in parts]
+            for number_of_state in range(max(map(len, parts)))
         ]
-        for parts in zip(*[(shared, own) for _, shared, own in every], strict=True)
+        for parts in zip(*[(shared, own_variates) for _, shared, own_variates in every], strict=True)
     ]
     decisions = sum(number is not None for number, *_ in ordered)
 
@@ -431,9 +431,9 @@ def _of_steps(
 
     track = Track(
         np.stack([np.sum(x) for x in increments]),
-        [np.stack([np.sum(x * y) for x, y in zip(increments, parts, strict=True)]) for parts in own],
+        [np.stack([np.sum(x * y) for x, y in zip(increments, parts, strict=True)]) for parts in own_variates],
         list(map(np.stack, shared)),
-        list(map(of_elements, own)),
+        list(map(of_elements, own_variates)),
     )
     sizes = [math.prod(np.shape(x)) for x in increments[:decisions]]
     return track, Steps(len(every), sizes, len(every) - len(ordered))
@@ -446,8 +446,8 @@ def _position(number: int | None) -> float:
 
 def _of_all(decisions: list[Decision], part: str) -> Any:
     """Return an attribute of all decisions as a vector; 0 where it is None."""
-    found = [getattr(each, part) for each in decisions]
-    return _joined(decisions, [0.0 if x is None else x for x in found])
+    values = [getattr(each, part) for each in decisions]
+    return _joined(decisions, [0.0 if x is None else x for x in values])
 
 
 def _joined(decisions: list[Decision], parts: list[Any]) -> Any:
@@ -497,8 +497,12 @@ def _chosen(decisions: list[Decision], lanes: Lanes, changes: list[Any] | None) 
     sizes = still(_of_all(decisions, "importance"))
     chances = EXPLORED / count
     if changes:
-        known = sum(np.sum(np.reshape(np.abs(each), (-1, count)), axis=0) for each in changes)
-        chances = chances + BY_CHANGE * _parts(sizes * known) + BY_EFFECT * _parts(sizes * (known > 0.0))
+        change_sizes = sum(np.sum(np.reshape(np.abs(each), (-1, count)), axis=0) for each in changes)
+        chances = (
+            chances
+            + BY_CHANGE * _parts(sizes * change_sizes)
+            + BY_EFFECT * _parts(sizes * (change_sizes > 0.0))
+        )
     chances = chances + (1.0 - EXPLORED - (BY_CHANGE + BY_EFFECT) * bool(changes)) * _parts(sizes)
     sums = np.cumsum(chances)
     u = lanes.drawn_numbers[-1].draw()

@@ -154,11 +154,11 @@ class _Printer(FunctionWriter):
         bound = "" if most > UNBOUNDED else f" {name} < {most}"
         with self._swapped(statement.pairs), self.block(f"for (int64_t {name} = 0;{bound}; {name}++)"):
             self.scopes.append(set())
-            for one in statement.test:
-                self.statement(one)
+            for inner_statement in statement.test:
+                self.statement(inner_statement)
             self.break_unless(self.number(statement.condition))
-            for one in statement.body:
-                self.statement(one)
+            for inner_statement in statement.body:
+                self.statement(inner_statement)
             self.scopes.pop()
             self._swap(statement.pairs)
 
@@ -206,9 +206,9 @@ class _Printer(FunctionWriter):
             count = self.number(statement.count)
         else:
             count = f"({self.number(statement.length)} + 1)"
-        wanted = f"(int64_t){count} * {stack.size} * (int64_t)sizeof *{stack.name}"
+        room = f"(int64_t){count} * {stack.size} * (int64_t)sizeof *{stack.name}"
         reserve = self.helper("reserve")
-        self.write(f"if ({reserve}(&{stack.name}, &{stack.name}_room, {wanted})) {self.leave(RAN_OUT)}")
+        self.write(f"if ({reserve}(&{stack.name}, &{stack.name}_room, {room})) {self.leave(RAN_OUT)}")
 
     def _line(self, statement: Statement) -> str:
         if isinstance(statement, Compute):
@@ -259,23 +259,27 @@ class _Printer(FunctionWriter):
             function = self.procedure(call.numbers[0])
             return f"{FAILED} = {larger}({FAILED}, {function}({', '.join(map(self.place, call.operands))}));"
         dtype = call.operands[0][0].dtype
-        places = {"T": c_type(dtype), "dtype": dtype.name, "letter": "s" if dtype.itemsize == 4 else "d"}
+        template_values = {
+            "T": c_type(dtype),
+            "dtype": dtype.name,
+            "letter": "s" if dtype.itemsize == 4 else "d",
+        }
         if call.library == "lapack":
-            return self._matrix_routine(call, places)
+            return self._matrix_routine(call, template_values)
         if call.function == "gemm":
-            symbol = self.helper(self.routines.get("gemm", "gemm"), **places)
+            symbol = self.helper(self.routines.get("gemm", "gemm"), **template_values)
             a, b, c = map(self.place, call.operands)
             first, second, *extents, beta, ld_out = call.numbers
             numbers = [f"'{first}'", f"'{second}'", *map(str, extents), str(float(beta)), str(ld_out)]
             return f"{symbol}({', '.join([a, b, c, *numbers])});"
         if call.function in ("argsort", "searchsorted"):
-            self.helper("before_real" if dtype.kind == "f" else "before", **places)
+            self.helper("before_real" if dtype.kind == "f" else "before", **template_values)
             *numbers, side = call.numbers if call.function == "searchsorted" else (*call.numbers, "")
-            symbol = self.helper(f"{call.function}{side and '_'}{side}", **places)
+            symbol = self.helper(f"{call.function}{side and '_'}{side}", **template_values)
             return f"{symbol}({', '.join([*map(self.place, call.operands), *map(str, numbers)])});"
         raise refused(call.function, call.library)
 
-    def _matrix_routine(self, call: RoutineCall, places: dict[str, str]) -> str:
+    def _matrix_routine(self, call: RoutineCall, template_values: dict[str, str]) -> str:
         row = ROWS[call.function]
         assert isinstance(row, Matrix)
         routine, dtype = row.routine, call.operands[0][0].dtype
@@ -286,7 +290,7 @@ class _Printer(FunctionWriter):
         }
         file = options.get("file", call.function)
         try:
-            symbol = self.helper(self.routines.get(file, file), **{**options, **places})
+            symbol = self.helper(self.routines.get(file, file), **{**options, **template_values})
         except FileNotFoundError:
             raise refused(call.function, call.library) from None
         self.fails = True
@@ -333,31 +337,33 @@ def lanes_of(loop: For) -> str | None:
         elif not isinstance(statement, Compute | Assign):
             return None
     for name, value in sums.items():
-        made = added.get(value.name) if isinstance(value, Register) else None
+        compute = added.get(value.name) if isinstance(value, Register) else None
         if (
-            made is None
-            or not (made.reassociate and _is_sum(made, name))
+            compute is None
+            or not (compute.reassociate and _is_sum(compute, name))
             or uses[name] != 1
-            or uses[made.target.name] != 1
+            or uses[compute.target.name] != 1
         ):
             return None
     return f"SUM_LANES({', '.join(sums)})" if sums else "LANES"
 
 
-def _is_sum(made: Compute, name: str) -> bool:
+def _is_sum(compute: Compute, name: str) -> bool:
     """Return whether an addition of floats has an accumulator as an operand."""
     is_addition = (
-        isinstance(made.body, Instruction) and made.body.real == "fadd" and made.target.dtype.kind == "f"
+        isinstance(compute.body, Instruction)
+        and compute.body.real == "fadd"
+        and compute.target.dtype.kind == "f"
     )
-    return is_addition and any(isinstance(arg, Register) and arg.name == name for arg in made.args)
+    return is_addition and any(isinstance(arg, Register) and arg.name == name for arg in compute.args)
 
 
 def refused(name: str, library: str, where: Site | None = None) -> LoweringError:
     """Return the error for a routine that there is not in C."""
-    what = "it needs LAPACK, of which exported C has no routines for bands"
+    why_lapack = "it needs LAPACK, of which exported C has no routines for bands"
     return LoweringError(
         f"{name} cannot be exported as C",
         where=where,
-        why="Python computes it" if library == "python" else what,
+        why="Python computes it" if library == "python" else why_lapack,
         remedy="export a .gradtape file, which gt.load calls from Python, or compute it outside and pass it as an argument",
     )

@@ -33,11 +33,11 @@ def _fuse_some(graph: Graph, refused: set[tuple[Node, Node]]) -> Graph | None:
     groups: dict[Any, list[Node]] = {}
     for node in dependencies:
         groups.setdefault(_iteration_space(node), []).append(node)
-    bits = {node: 1 << place for place, node in enumerate(dependencies)}
+    bits = {node: 1 << position for position, node in enumerate(dependencies)}
     for nodes in groups.values():
         operands_of = {node: _common_operands(node) for node in nodes}
-        for place, second in enumerate(nodes):
-            for first in nodes[:place]:
+        for position, second in enumerate(nodes):
+            for first in nodes[:position]:
                 if dependencies[second] & bits[first] or operands_of[first].isdisjoint(operands_of[second]):
                     continue
                 if (first, second) in refused:
@@ -47,12 +47,12 @@ def _fuse_some(graph: Graph, refused: set[tuple[Node, Node]]) -> Graph | None:
                     refused.add((first, second))
                     continue
                 becomes = dict(zip((*first.outs, *second.outs), outs, strict=True))
-                apart = [
+                other_nodes = [
                     node
-                    for node in nodes[place + 1 :]
+                    for node in nodes[position + 1 :]
                     if not dependencies[node] & (bits[first] | bits[second])
                 ]
-                return _replace_outputs(graph, _with_further(becomes, apart, dependencies, bits))
+                return _replace_outputs(graph, _with_further(becomes, other_nodes, dependencies, bits))
     return None
 
 
@@ -62,15 +62,15 @@ def _with_further(
     """Return what outputs become where further loops, on which the fused one does not depend nor they on it, are fused with it in turn."""
     fused_bits = 0
     for node in nodes:
-        made = {
+        fused_nodes = {
             out.node
             for out in becomes.values()
             if out.node is not None and isinstance(out.node.op, Structured)
         }
-        made.difference_update(dependencies)
-        if len(made) != 1:
+        fused_nodes.difference_update(dependencies)
+        if len(fused_nodes) != 1:
             break
-        (fused,) = made
+        (fused,) = fused_nodes
         if dependencies[node] & fused_bits or _common_operands(fused).isdisjoint(_common_operands(node)):
             continue
         outs = _fuse(fused, node)
@@ -85,18 +85,18 @@ def _with_further(
 
 def _loop_dependencies(graph: Graph) -> dict[Node, int]:
     """Return for each loop and branch the set of those it depends on, as bits in the order of the result."""
-    found: dict[Node, int] = {}
+    dependencies: dict[Node, int] = {}
     reached: dict[Value, int] = {}
     for node in graph.nodes:
         mask = 0
         for value in node.inputs:
             mask |= reached.get(value, 0)
         if isinstance(node.op, Structured):
-            found[node] = mask
-            mask |= 1 << (len(found) - 1)
+            dependencies[node] = mask
+            mask |= 1 << (len(dependencies) - 1)
         if mask:
             reached.update(dict.fromkeys(node.outs, mask))
-    return found
+    return dependencies
 
 
 def _common_operands(node: Node) -> set[Any]:
@@ -141,8 +141,8 @@ def _fuse(first: Node, second: Node) -> list[Value] | None:
     merged = MergedLoop(both, classes)
     with at(first.site):
         outcome = merged.draft.emit()
-    finals = [outcome.carries[place] for place in merged.carries]
-    stacks = [outcome.ys[place] for place in merged.ys]
+    finals = [outcome.carries[position] for position in merged.carries]
+    stacks = [outcome.ys[position] for position in merged.ys]
     trip_count = [] if outcome.trip_count is None else [outcome.trip_count]
     ys_count = len(a.ys)
     return [
@@ -164,8 +164,8 @@ def renamed(draft: Draft) -> Draft:
     """Return the same loop with new inner values."""
     becomes = {value: placeholder(value) for value in draft.body_inputs}
     new = Draft(draft.op, draft.params, becomes[draft.index], count=draft.count)
-    new.consts = [LoopOperand(given.outer, becomes[given.inner]) for given in draft.consts]
-    new.elements = [LoopOperand(given.outer, becomes[given.inner]) for given in draft.elements]
+    new.consts = [LoopOperand(operand.outer, becomes[operand.inner]) for operand in draft.consts]
+    new.elements = [LoopOperand(operand.outer, becomes[operand.inner]) for operand in draft.elements]
     new.carries = [carry._replace(inner=becomes[carry.inner]) for carry in draft.carries]
     new.ys, new.test = draft.ys, draft.test
     new.substitute(becomes)
@@ -189,12 +189,12 @@ def _fuse_branches(first: Node, second: Node) -> list[Value] | None:
     """Return the outputs of two switches from one switch."""
     inputs, outputs = [], []
     operands = list(dict.fromkeys([*first.inputs[1:], *second.inputs[1:]]))
-    for one, other in zip(first.params["branches"], second.params["branches"], strict=True):
+    for first_branch, second_branch in zip(first.params["branches"], second.params["branches"], strict=True):
         placeholders = {operand: placeholder(operand) for operand in operands}
         finals: list[Value] = []
-        for body, node in ((one, first), (other, second)):
-            given = [placeholders[operand] for operand in node.inputs[1:]]
-            finals += substitute(body.outputs, dict(zip(body.inputs, given, strict=True)))
+        for body, node in ((first_branch, first), (second_branch, second)):
+            arguments = [placeholders[operand] for operand in node.inputs[1:]]
+            finals += substitute(body.outputs, dict(zip(body.inputs, arguments, strict=True)))
         inputs.append(list(placeholders.values()))
         outputs.append(finals)
     with at(first.site):

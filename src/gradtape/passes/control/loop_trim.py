@@ -81,11 +81,11 @@ class _Trim:
             finals = [outcome.carries[index] for index in merged.carries]
             stacks = [outcome.ys[index] for index in merged.ys]
             trip_count = outcome.trip_count
-        found = {**dict(zip(indices, finals, strict=True)), **constants}
-        carries = [found.get(index) for index in range(before.params["carries"])]
-        more = iter(stacks)
+        outer_finals = {**dict(zip(indices, finals, strict=True)), **constants}
+        carries = [outer_finals.get(index) for index in range(before.params["carries"])]
+        remaining_stacks = iter(stacks)
         ys = [
-            outer[index] if index in outer else next(more) if index in self._used_ys else None
+            outer[index] if index in outer else next(remaining_stacks) if index in self._used_ys else None
             for index in range(self._count_ys())
         ]
         arranged = self._op.arrange_outputs(carries, ys, trip_count)
@@ -102,26 +102,26 @@ class _Trim:
         if isinstance(self._op, Scan):
             elements = draft.elements
             draft.elements = []
-            for given in elements:
-                const = _uniform_elements(given.outer)
+            for operand in elements:
+                const = _uniform_elements(operand.outer)
                 if const is None:
-                    draft.elements.append(given)
+                    draft.elements.append(operand)
                 else:
                     outer, shape, axes = const
                     inner = outer if isinstance(outer, Literal) else placeholder(outer)
                     if inner is not outer:
                         draft.consts.append(LoopOperand(outer, inner))
-                    becomes[given.inner] = expand(inner, shape, axes)
+                    becomes[operand.inner] = expand(inner, shape, axes)
         draft.substitute(becomes)  # first: new consts may be numbers
         becomes = {}
         consts = draft.consts
         draft.consts = []
-        for given in consts:
-            number = repeated_number(given.outer)
+        for operand in consts:
+            number = repeated_number(operand.outer)
             if number is None:
-                draft.consts.append(given)
+                draft.consts.append(operand)
             else:
-                becomes[given.inner] = expand(number, given.inner.shape, ())
+                becomes[operand.inner] = expand(number, operand.inner.shape, ())
         draft.substitute(becomes)
 
     def _remove_constant_carries(self) -> dict[int, Value]:
@@ -130,7 +130,7 @@ class _Trim:
         constants: dict[int, Value] = {}
         indices = list(range(len(draft.carries)))
         while True:  # terminates: each round but the last removes a carry
-            outer = {given.inner: _number_key(given.outer) for given in draft.consts}
+            outer = {const.inner: _number_key(const.outer) for const in draft.consts}
             constant = {
                 index: carry
                 for index, carry in zip(indices, draft.carries, strict=True)
@@ -198,33 +198,33 @@ class _Trim:
             if not newly_active:
                 break
             live |= newly_active
-        kept = [index for index in self._places if index in live]
-        draft.carries = [by_place[index] for index in kept]
-        return kept
+        kept_indices = [index for index in self._places if index in live]
+        draft.carries = [by_place[index] for index in kept_indices]
+        return kept_indices
 
-    def _forward_operands(self, kept: Sequence[int]) -> dict[int, Value]:
+    def _forward_operands(self, kept_indices: Sequence[int]) -> dict[int, Value]:
         """Return, by position, stacked outputs that are operands of the loop or numbers, and remove these from the draft."""
         draft = self._draft
         if not isinstance(self._op, Scan):
             return {}
-        arrays = {given.inner: given.outer for given in draft.elements}
-        consts = {given.inner: given.outer for given in draft.consts}
+        arrays = {operand.inner: operand.outer for operand in draft.elements}
+        consts = {operand.inner: operand.outer for operand in draft.consts}
         length = draft.params["length"]
-        found: dict[int, Value] = {}
+        forwarded: dict[int, Value] = {}
         ys = []
         for index, value in zip(self._used_ys, draft.ys, strict=True):
             number = repeated_number(value)
             if value in arrays:
-                found[index] = arrays[value]
+                forwarded[index] = arrays[value]
             elif number is not None:
-                found[index] = expand(number, (length, *value.shape), ())
+                forwarded[index] = expand(number, (length, *value.shape), ())
             elif value in consts:
                 axes = tuple(range(1, value.ndim + 1))
-                found[index] = expand(consts[value], (length, *value.shape), axes)
+                forwarded[index] = expand(consts[value], (length, *value.shape), axes)
             else:
                 ys.append(value)
         draft.ys = ys
-        return found
+        return forwarded
 
 
 def _number_key(value: Value) -> Any:

@@ -198,13 +198,13 @@ def _dicts_have_versions() -> bool:
     """Return whether the version of a dict is at the expected offset, and changes with each write."""
     if sys.version_info >= (3, 13):
         return False
-    one: dict[str, int] = {}
+    table: dict[str, int] = {}
     versions = []
     for number in range(4):
-        one[f"k{number % 2}"] = number
-        versions.append(ctypes.c_uint64.from_address(id(one) + _VERSION_OF_DICT).value)
-        versions.append(ctypes.c_uint64.from_address(id(dict(one)) + _VERSION_OF_DICT).value)
-    still = ctypes.c_uint64.from_address(id(one) + _VERSION_OF_DICT).value
+        table[f"k{number % 2}"] = number
+        versions.append(ctypes.c_uint64.from_address(id(table) + _VERSION_OF_DICT).value)
+        versions.append(ctypes.c_uint64.from_address(id(dict(table)) + _VERSION_OF_DICT).value)
+    still = ctypes.c_uint64.from_address(id(table) + _VERSION_OF_DICT).value
     return len(set(versions)) == len(versions) and still == versions[-2]
 
 
@@ -277,11 +277,11 @@ def collecting() -> Any:
 
 
 def _routine(name: str) -> Any:
-    made = _Missing()
-    made.fallback = made
+    routine = _Missing()
+    routine.fallback = routine
     if _has_functions():
-        made.entry = _routines()[name]
-    return made
+        routine.entry = _routines()[name]
+    return routine
 
 
 def checked(
@@ -290,7 +290,7 @@ def checked(
     arguments: int,
     checks: Sequence[NativeCheck],
     registers: Sequence[int],
-    passed: Sequence[int] | None,
+    result_registers: Sequence[int] | None,
     *,
     references: Sequence[tuple[int, Any]] = (),
     tags: Sequence[tuple[int, type, Callable[[], bool]]] = (),
@@ -333,19 +333,22 @@ def checked(
             if not versions:
                 check = check._replace(read=Read.KNOWN, test=Test.NOTHING, out=check.a)
         words[8 * number : 8 * number + 8] = check
-    held = np.array([*registers, 0], np.int64)
-    places = np.array([*(passed or ()), 0], np.int64)
+    register_array = np.array([*registers, 0], np.int64)
+    register_numbers = np.array([*(result_registers or ()), 0], np.int64)
     end = base + _CHECK_BYTES * len(checks)
-    count = -1 if passed is None else len(passed)
-    state = np.array([id(behind), arguments, base, end, _address(held), count, _address(places), 0], np.int64)
+    count = -1 if result_registers is None else len(result_registers)
+    state = np.array(
+        [id(behind), arguments, base, end, _address(register_array), count, _address(register_numbers), 0],
+        np.int64,
+    )
     function = CheckedFunction()
     function.fallback = fallback
     watched = []
-    for number, thing in references:
-        watched.append(weakref.ref(thing, functools.partial(_forget, words, 8 * number + 4)))
+    for number, referent in references:
+        watched.append(weakref.ref(referent, functools.partial(_forget, words, 8 * number + 4)))
     function.tags = [(words[8 * number + 4 : 8 * number + 5], cls, holds) for number, cls, holds in tags]
     function.renew()
-    function.kept = (behind, words, held, places, state, watched, tuple(kept))
+    function.kept = (behind, words, register_array, register_numbers, state, watched, tuple(kept))
     function.state = _address(state)
     function.entry = _routines()["checked"]
     return function
@@ -356,9 +359,9 @@ def _address(words: Any) -> int:
     return address
 
 
-def _forget(words: Any, place: int, reference: object) -> None:
+def _forget(words: Any, position: int, reference: object) -> None:
     """Let a check always fail: its object has died, and the address may be that of another object."""
-    words[place] = 0
+    words[position] = 0
 
 
 def is_contiguous(array: Any) -> bool:

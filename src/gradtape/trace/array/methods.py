@@ -34,16 +34,16 @@ def _method(function: Any, viewer: Any = None) -> Callable[..., Any]:
         observer = prediction.observer
         if (
             observer is not None
-            and (made := observer.observe(call, (self, *args), _frame(1), kwargs)) is not None
+            and (result := observer.observe(call, (self, *args), _frame(1), kwargs)) is not None
         ):
-            return made
+            return result
         here.site = user_site(via=via)
         if viewer is not None and (view := viewer(function, self, args, kwargs)) is not None:
             return view
-        made = call_function(function, (self, *args), kwargs)
+        result = call_function(function, (self, *args), kwargs)
         if viewer is None and self._contiguous is True:
-            return self.wrap_value(made)
-        return self.with_layout(function, made)
+            return self.wrap_value(result)
+        return self.with_layout(function, result)
 
     call.__name__ = function.__name__
     view_or_array = "the array" if viewer is None else "the array, as a view"
@@ -72,19 +72,19 @@ class Methods:
         observer = prediction.observer
         if observer is not None:
             named = {} if order == "C" and copy is None else {"order": order, "copy": copy}
-            made = observer.observe(Methods.reshape, (self, *shape), _frame(1), named)
-            if made is not None:
-                return made
+            result = observer.observe(Methods.reshape, (self, *shape), _frame(1), named)
+            if result is not None:
+                return result
         here.site = user_site(via="x.reshape")
-        wanted = shape[0] if len(shape) == 1 else shape
-        return view_functions.reshape(self, wanted, order, copy)
+        new_shape = shape[0] if len(shape) == 1 else shape
+        return view_functions.reshape(self, new_shape, order, copy)
 
     @observed
     def transpose(self: Any, *axes: Any) -> Any:
         """Return the array with its axes permuted: ``np.transpose``."""
         here.site = user_site(3, "x.transpose")
-        whole = len(axes) == 1 and (axes[0] is None or np.ndim(axes[0]))
-        order = None if not axes else axes[0] if whole else axes
+        is_tuple = len(axes) == 1 and (axes[0] is None or np.ndim(axes[0]))
+        order = None if not axes else axes[0] if is_tuple else axes
         return view_of(np.transpose, (self, order), {})
 
     @property
@@ -92,9 +92,9 @@ class Methods:
         """The array with its axes reversed."""
         observer = prediction.observer
         if observer is not None:
-            made = observer.observe(_TRANSPOSED, (self,), _frame(1))
-            if made is not None:
-                return made
+            result = observer.observe(_TRANSPOSED, (self,), _frame(1))
+            if result is not None:
+                return result
         here.site = user_site(via="x.T")
         return _moved(np.transpose, self, (), {})
 
@@ -154,8 +154,11 @@ class Methods:
         if self.dtype.kind != "c":
             return self
         observer = prediction.observer
-        if observer is not None and (made := observer.observe(Methods.conj, (self,), _frame(1))) is not None:
-            return made
+        if (
+            observer is not None
+            and (result := observer.observe(Methods.conj, (self,), _frame(1))) is not None
+        ):
+            return result
         here.site = user_site(via="x.conj")
         return with_layout_of(self.wrap_value(call_ufunc(np.conjugate, "__call__", (self,), {})), (self,))
 
@@ -184,19 +187,19 @@ class Methods:
     ) -> Any:
         """Return the array with another dtype; between floats, the conversion is differentiated."""
         here.site = user_site(3, "x.astype")
-        wanted = number_dtype(dtype)
-        if not np.can_cast(self.dtype, wanted, casting):  # type: ignore[arg-type]
+        target_dtype = number_dtype(dtype)
+        if not np.can_cast(self.dtype, target_dtype, casting):  # type: ignore[arg-type]
             raise TypeError(
-                f"Cannot cast array data from {self.dtype!r} to {wanted!r} according to the rule '{casting}'"
+                f"Cannot cast array data from {self.dtype!r} to {target_dtype!r} according to the rule '{casting}'"
             )
-        if not copy and wanted == self.dtype and (order in "KA" or self._contiguous is True):
+        if not copy and target_dtype == self.dtype and (order in "KA" or self._contiguous is True):
             return self
-        made = self.wrap_value(as_strong(convert(self.value, wanted)))
+        converted = self.wrap_value(as_strong(convert(self.value, target_dtype)))
         if not self.ndim:
-            made._contiguous = self._contiguous is True and self._base is None
-            return made
-        made._contiguous = layout_in_order(self, order)
-        return made
+            converted._contiguous = self._contiguous is True and self._base is None
+            return converted
+        converted._contiguous = layout_in_order(self, order)
+        return converted
 
     def fill(self: Any, number: Any) -> None:
         """Set every element. NumPy's scalars have the method too, which does not change them."""

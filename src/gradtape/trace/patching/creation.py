@@ -76,14 +76,14 @@ def _create(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if function is np.full_like and is_traced((args[1:], kwargs.get("fill_value"))):
         here.site = user_site(via="np.full_like")
         return with_layout(function, wrap(call_function(function, args, kwargs)), ())
-    made = without_hook(function)(*args, **kwargs)
+    array = without_hook(function)(*args, **kwargs)
     if frame.f_code is _FULL and isinstance(frame.f_locals["fill_value"], Handle):
-        made.fill(
+        array.fill(
             0
         )  # the fill value is written next: the uninitialised elements are not to become constants of the graph
-    if type(made) is not np.ndarray or made.dtype.kind not in "biufc" or made.dtype.char in "gG":
-        return made
-    return preallocated(made if made.base is None else made.copy())
+    if type(array) is not np.ndarray or array.dtype.kind not in "biufc" or array.dtype.char in "gG":
+        return array
+    return preallocated(array if array.base is None else array.copy())
 
 
 def _follows_from_lengths(function: Any, args: Any, kwargs: Any) -> bool:
@@ -104,17 +104,17 @@ def made_of_lengths(function: Any, args: Any, kwargs: Any, method: str = "__call
     if function is np.arange and not _is_counted(args, kwargs):
         return function(*needed(args), **needed(kwargs))
     here.site = user_site(via=public_name(function))
-    given, named = unwrap_preallocated(args), unwrap_keywords(kwargs)
+    arguments, named = unwrap_preallocated(args), unwrap_keywords(kwargs)
     if isinstance(function, np.ufunc):
-        return wrap(_as_traced(function, call_ufunc(function, method, given, named)))
+        return wrap(_as_traced(function, call_ufunc(function, method, arguments, named)))
     if function is np.arange:
-        given, named = _bounds(given), _bounds(named)
-    return wrap(_as_traced(function, call_function(function, given, named)))
+        arguments, named = _bounds(arguments), _bounds(named)
+    return wrap(_as_traced(function, call_function(function, arguments, named)))
 
 
-def _bounds(things: Any) -> Any:
+def _bounds(bounds: Any) -> Any:
     """Return bounds with numbers in place of lengths that are floats."""
-    return mapped(lambda one: plain(one) if isinstance(one, float) else one, things)
+    return mapped(lambda bound: plain(bound) if isinstance(bound, float) else bound, bounds)
 
 
 def _is_counted(args: Any, kwargs: Any) -> bool:
@@ -129,10 +129,10 @@ def _is_counted(args: Any, kwargs: Any) -> bool:
     )
 
 
-def _as_traced(function: Any, made: Any) -> Any:
-    if isinstance(made, tuple | list):
-        return type(made)([_as_traced(function, item) for item in made])
-    value = as_value(made)
+def _as_traced(function: Any, results: Any) -> Any:
+    if isinstance(results, tuple | list):
+        return type(results)([_as_traced(function, item) for item in results])
+    value = as_value(results)
     if function not in HOOKED:  # which take no memory
         ASKING.questions.largest = max(ASKING.questions.largest, value.size)
     return traced_value(value)
@@ -152,14 +152,14 @@ def _creator(function: FunctionType, args: Any, kwargs: Any) -> Any:
             here.site = user_site(via=public_name(public))
             return wrap(_as_traced(public, WINDOWS[public](*args, **kwargs)))
         return made_of_lengths(public, args, kwargs)
-    made = function(*args, **kwargs)
-    if public is not np.eye or type(made) is not np.ndarray or made.dtype.char not in "?bBhHiIlLqQfdFD":
-        return made
+    array = function(*args, **kwargs)
+    if public is not np.eye or type(array) is not np.ndarray or array.dtype.char not in "?bBhHiIlLqQfdFD":
+        return array
     frame: Any = _frame(1)
     while frame.f_globals.get("__name__", "").startswith(PACKAGE) or frame.f_code.co_name == "eye":
         frame = frame.f_back
     is_users = contexts.stack and called_directly(frame, public) and handles_traced(calling_frame(frame)[0])
-    return preallocated(made) if is_users else made
+    return preallocated(array) if is_users else array
 
 
 OF_LENGTHS: Final = (np.eye, np.tri, np.linspace, np.repeat, np.broadcast_to, *WINDOWS)
@@ -176,31 +176,31 @@ def with_arrays_of_lengths() -> AbstractContextManager[None]:
     return answered_by([*_PUBLIC, *guards], _creator)
 
 
-def writable(made: Any, function: Any, frame: FrameType, *, source: Any = None, is_own: bool = False) -> Any:
+def writable(array: Any, function: Any, frame: FrameType, *, source: Any = None, is_own: bool = False) -> Any:
     """Return an array that a function has made of numbers, as a preallocated one where the user's code that calls it, or a caller of that,
     assigns to elements, or where a package copies it beside traced arrays. With `is_own` nothing else holds its memory, even of a view."""
     asking: FrameType | None = frame
     while asking is not None and not stores_items(asking.f_code):
         asking = asking.f_back if is_user_file(asking.f_code.co_filename) else None
-    is_new = type(made) is np.ndarray and made is not source and (is_own or made.base is None)
+    is_new = type(array) is np.ndarray and array is not source and (is_own or array.base is None)
     if (
         not is_new
-        or not made.flags.writeable
-        or made.dtype.char not in "fdFD"
+        or not array.flags.writeable
+        or array.dtype.char not in "fdFD"
         or (function is not np.array if not is_user_file(frame.f_code.co_filename) else asking is None)
         or not called_directly(frame, function)
         or not handles_traced(frame)
     ):
-        return made
-    return preallocated(made if made.base is None else made.copy())
+        return array
+    return preallocated(array if array.base is None else array.copy())
 
 
 def made_writable(function: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
     """Call a function that makes an array, for code that may write to its elements."""
     if not contexts.stack or is_traced(args):
         return NotImplemented
-    made = without_hook(function)(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
-    return writable(made, function, frame, is_own=True)
+    array = without_hook(function)(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
+    return writable(array, function, frame, is_own=True)
 
 
 def _copy(method: Any, array: Any, /, order: Any = "C") -> Any:

@@ -39,12 +39,12 @@ def coordinates(points: Any, ndim: int | None = None) -> Any:
 @stands_for("scipy.interpolate._rgi.find_indices")
 def find_indices(grid: Any, xi: Any) -> tuple[Any, Any]:
     """Return the cell of each point, and where in the cell it is, from 0 to 1, for each axis."""
-    places = [interval_of(x, points) for x, points in zip(grid, xi, strict=True)]
+    cells = [interval_of(x, points) for x, points in zip(grid, xi, strict=True)]
     parts = [
-        (points - lookup(x, place)) / (lookup(x, place + 1) - lookup(x, place))
-        for x, points, place in zip(grid, xi, places, strict=True)
+        (points - lookup(x, cell)) / (lookup(x, cell + 1) - lookup(x, cell))
+        for x, points, cell in zip(grid, xi, cells, strict=True)
     ]
-    return np.stack(places), np.stack(parts)
+    return np.stack(cells), np.stack(parts)
 
 
 @stands_for("scipy.interpolate._rgi.evaluate_linear_2d")
@@ -189,9 +189,9 @@ def linear_interpolation(self: Any, *args: Any, simplex_tolerance: float = 1.0) 
     inner = np.sum(transforms[:, :ndim] * (points - transforms[:, ndim])[:, None], axis=2)
     weights = np.concatenate([inner, 1 - np.sum(inner, axis=1, keepdims=True)], axis=1)
     flat = values.reshape(values.shape[0], -1)
-    found = np.sum(weights[:, :, None] * lookup(flat, lookup(self.tri.simplices, simplices)), axis=1)
-    found = np.where((simplices >= 0)[:, None], found, self.fill_value)
-    return found.reshape(*shape[:-1], *values.shape[1:])
+    interpolated = np.sum(weights[:, :, None] * lookup(flat, lookup(self.tri.simplices, simplices)), axis=1)
+    interpolated = np.where((simplices >= 0)[:, None], interpolated, self.fill_value)
+    return interpolated.reshape(*shape[:-1], *values.shape[1:])
 
 
 @stands_for("scipy.interpolate._ndgriddata.NearestNDInterpolator.__init__")
@@ -210,15 +210,15 @@ def nearest_interpolation(self: Any, *args: Any, **query_options: Any) -> Any:
     options = getattr(self, "_tree_options", {})
 
     def find(data: Any, at: Any) -> Any:
-        places = np.arange(len(data))
-        known = self if hasattr(self, "tree") else plain(data, places, self.rescale, options)
-        return known.tree.query(known._scale_x(at), **query_options)
+        numbers = np.arange(len(data))
+        interpolator = self if hasattr(self, "tree") else plain(data, numbers, self.rescale, options)
+        return interpolator.tree.query(interpolator._scale_x(at), **query_options)
 
     shape = points.shape[:-1]
-    distances, places = computed(find, (np.zeros(shape), np.zeros(shape, np.intp)), self.points, points)
-    found = np.isfinite(distances).reshape(*shape, *[1] * (self.values.ndim - 1))
+    distances, positions = computed(find, (np.zeros(shape), np.zeros(shape, np.intp)), self.points, points)
+    is_near = np.isfinite(distances).reshape(*shape, *[1] * (self.values.ndim - 1))
     return np.where(
-        found, lookup(self.values, np.where(np.isfinite(distances), places, 0)), np.float64(np.nan)
+        is_near, lookup(self.values, np.where(np.isfinite(distances), positions, 0)), np.float64(np.nan)
     )
 
 
@@ -232,12 +232,12 @@ _fits: Final[LRU[Any, tuple[Any, Any, Any]]] = LRU(lambda: min(16, config.memory
 
 def _set_fit(self: Any, fit: Callable[[Any], Any], data: Any, key: Any) -> None:
     """Give a spline the coefficients for data (n,), of a fit that is affine in them."""
-    found = _fits.get(key)
-    if found is None:
+    fitted = _fits.get(key)
+    if fitted is None:
         at_zero = fit(np.zeros(data.shape[0]))
         columns = [fit(unit).tck[2] - at_zero.tck[2] for unit in np.eye(data.shape[0])]
-        found = _fits[key] = at_zero.tck[:2], at_zero.tck[2], np.stack(columns, axis=1)
-    knots, constant, matrix = found
+        fitted = _fits[key] = at_zero.tck[:2], at_zero.tck[2], np.stack(columns, axis=1)
+    knots, constant, matrix = fitted
     self.tck = (*knots, constant + matrix @ data)
     self.degrees = (3, 3)
 

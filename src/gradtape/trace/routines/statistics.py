@@ -25,11 +25,11 @@ def rankdata(x: Any, method: str, *flags: Any, **options: Any) -> Any:
     Since SciPy 1.18 it returns the ordered numbers as well, and ranks that are floating-point numbers.
     """
     routine = sys.modules["scipy.stats._stats_py"]._rankdata
-    given = inspect.signature(routine).bind(x, method, *flags, **options).arguments
+    arguments = inspect.signature(routine).bind(x, method, *flags, **options).arguments
     ranks, ordered, ties = _ranks(x, method)
     if "return_sorted" in inspect.signature(routine).parameters:
         return ranks.astype(x.dtype if x.dtype.kind == "f" else np.float64), ordered, ties
-    return (ranks, ties) if given.get("return_ties") and method != "ordinal" else ranks
+    return (ranks, ties) if arguments.get("return_ties") and method != "ordinal" else ranks
 
 
 def _ranks(x: Any, method: str) -> tuple[Any, Any, Any]:
@@ -39,10 +39,10 @@ def _ranks(x: Any, method: str) -> tuple[Any, Any, Any]:
     """
     count = x.shape[-1]
     order = np.argsort(x, axis=-1, stable=True)
-    place = np.argsort(order, axis=-1, stable=True)
+    rank_order = np.argsort(order, axis=-1, stable=True)
     positions = np.broadcast_to(np.arange(count), x.shape)
     if method == "ordinal":
-        return place + 1, None, None
+        return rank_order + 1, None, None
     ordered = np.take_along_axis(x, order, axis=-1)
     edge = np.ones((*x.shape[:-1], 1), np.bool_)
     changes = ordered[..., 1:] != ordered[..., :-1]
@@ -56,7 +56,7 @@ def _ranks(x: Any, method: str) -> tuple[Any, Any, Any]:
         ranks = np.cumsum(starts, axis=-1)
     else:
         ranks = {"min": first, "max": last, "average": (first + last) / 2}[method] + 1
-    ranks = np.take_along_axis(ranks, place, axis=-1)
+    ranks = np.take_along_axis(ranks, rank_order, axis=-1)
     return ranks, ordered, np.where(starts, last - first + 1, 0) * 1.0
 
 
@@ -109,15 +109,15 @@ def boxcox_parameter(
         return x.shape[0] / 2 * np.log(variance) - (power - 1.0) * np.sum(np.log(x))
 
     objectives = {"pearsonr": [unlike_normal], "mle": [unlikely], "all": [unlike_normal, unlikely]}[method]
-    found = [optimize.brent(objective, brack=brack or (-2.0, 2.0)) for objective in objectives]
+    powers = [optimize.brent(objective, brack=brack or (-2.0, 2.0)) for objective in objectives]
     ends = np.stack([np.min(x), np.max(x)])
     largest = np.finfo(x.dtype).max / 10000 if ymax is None or np.isinf(ymax) else ymax
-    for power in found:
+    for power in powers:
         if bool(np.any(np.abs(special.boxcox(ends, power)) > largest)):
             raise refused(
                 "boxcox_normmax at a bound", "the transformed numbers would exceed ymax", "scale the numbers"
             )
-    return np.stack(found) if method == "all" else found[0]
+    return np.stack(powers) if method == "all" else powers[0]
 
 
 @stands_for("scipy.stats._stats_mstats_common.siegelslopes_pythran")
@@ -149,20 +149,20 @@ def shapiro_wilk(x: Any, a: Any, init: int) -> tuple[Any, Any, int]:
     away = scaled - np.mean(scaled)
     squares, size = np.sum(away * away), np.sum(coefficients * coefficients)
     product, root = np.sum(coefficients * away), np.sqrt(squares * size)
-    rest = (root - product) * (root + product) / (squares * size)
+    share = (root - product) * (root + product) / (squares * size)
     ndtr: Any = sys.modules["scipy.special"].ndtr
     if count == 3:
-        return 1.0 - rest, 6 / np.pi * (np.arcsin(np.sqrt(1.0 - rest)) - np.pi / 3), 0
-    logarithm = np.log(rest)
+        return 1.0 - share, 6 / np.pi * (np.arcsin(np.sqrt(1.0 - share)) - np.pi / 3), 0
+    logarithm = np.log(share)
     if count <= 11:
         bound = 0.459 * count - 2.273
         mean = np.polyval([-6.714e-4, 0.025054, -0.39978, 0.544], count)
         spread = np.exp(np.polyval([-0.0020322, 0.062767, -0.77857, 1.3822], count))
         z = (-np.log(np.where(logarithm < bound, bound - logarithm, 1.0)) - mean) / spread
-        return 1.0 - rest, np.where(logarithm < bound, ndtr(-z), 1e-99), 0
+        return 1.0 - share, np.where(logarithm < bound, ndtr(-z), 1e-99), 0
     mean = np.polyval([0.0038915, -0.083751, -0.31082, -1.5861], np.log(count))
     spread = np.exp(np.polyval([0.0030302, -0.082676, -0.4803], np.log(count)))
-    return 1.0 - rest, ndtr(-(logarithm - mean) / spread), 0
+    return 1.0 - share, ndtr(-(logarithm - mean) / spread), 0
 
 
 TERMS: Final = np.arange(40.0)
@@ -265,8 +265,8 @@ def _between(low: Any, high: Any) -> Any:
     """Return a point between two ends, which may be infinite."""
     from_low, from_high = np.isfinite(low), np.isfinite(high)
     left, right = np.where(from_low, low, 0.0), np.where(from_high, high, 0.0)
-    one = np.where(from_low, left + 1.0, np.where(from_high, right - 1.0, 0.0))
-    return np.where(from_low & from_high, 0.5 * (left + right), one)
+    one_sided = np.where(from_low, left + 1.0, np.where(from_high, right - 1.0, 0.0))
+    return np.where(from_low & from_high, 0.5 * (left + right), one_sided)
 
 
 def _inside_of_domain(name: str) -> None:
@@ -296,17 +296,17 @@ def _inside_of_domain(name: str) -> None:
         if name in BEYOND:
             below, above = below | (x == -np.inf), above | (x == np.inf)
         outside = below | above | np.isnan(x)
-        found = np.asarray(plain(self, np.where(outside, _between(low, high), x), *args, **kwargs))
+        values = np.asarray(plain(self, np.where(outside, _between(low, high), x), *args, **kwargs))
         if is_discrete and name in ("pdf", "logpdf", "pmf", "logpmf"):
-            found = np.where((x != np.floor(x)) & ~np.isnan(found), BEYOND[name][0], found)
+            values = np.where((x != np.floor(x)) & ~np.isnan(values), BEYOND[name][0], values)
         at_low, at_high = BEYOND.get(name, (np.nan, np.nan))
-        found = np.where(below, at_low, np.where(above, at_high, found))
+        values = np.where(below, at_low, np.where(above, at_high, values))
         if name in ENDS:
             first, last = self.support()[:: -1 if name.endswith("ccdf") else 1]
-            found = np.where(x == low, first, np.where(x == high, last, found))
+            values = np.where(x == low, first, np.where(x == high, last, values))
         if name in CLIPPED:
-            found = np.clip(found.real, *CLIPPED[name])
-        return np.where(np.isnan(x), np.nan, np.broadcast_to(found, shape))
+            values = np.clip(values.real, *CLIPPED[name])
+        return np.where(np.isnan(x), np.nan, np.broadcast_to(values, shape))
 
 
 for _name in (*ENDS, *BEYOND):
@@ -326,9 +326,9 @@ def _accurate(name: str, plain: str, integral: str) -> None:
 
     @stands_for(f"{PLACE}.UnivariateDistribution.{name}")
     def method(self: Any, x: Any, **params: Any) -> Any:
-        found = getattr(self, plain)(x, **params)
-        infinite = np.isinf(found)
-        return np.where(infinite, getattr(self, integral)(x, **params), found) if _any(infinite) else found
+        value = getattr(self, plain)(x, **params)
+        infinite = np.isinf(value)
+        return np.where(infinite, getattr(self, integral)(x, **params), value) if _any(infinite) else value
 
 
 _accurate("_logcdf_logexp_safe", "_logcdf_logexp", "_logcdf_quadrature")
@@ -358,14 +358,14 @@ def mode(self: Any, xatol: Any = None, **params: Any) -> Any:
     brackets, minima = (sys.modules[f"scipy.optimize.{name}"] for name in ("_bracket", "_chandrupatla"))
     args, start = tuple(params.values()), self._median_dispatch(**params)
     around = brackets._bracket_minimum(function, start, xmin=low, xmax=high, args=args)
-    found = minima._chandrupatla_minimize(function, around.xl, around.xm, around.xr, args=args, xatol=xatol)
+    minimum = minima._chandrupatla_minimize(function, around.xl, around.xm, around.xr, args=args, xatol=xatol)
     # where the search runs into an end, the slope is not zero
     at_low, at_high = [
-        np.isfinite(end) & (np.abs(found.x - end) <= 1e-8 * np.maximum(np.abs(end), 1.0))
+        np.isfinite(end) & (np.abs(minimum.x - end) <= 1e-8 * np.maximum(np.abs(end), 1.0))
         for end in (low, high)
     ]
     at_end = around.status == -1
-    inside = np.where((at_end & (around.fr < around.fm)) | at_high, high, found.x)
+    inside = np.where((at_end & (around.fr < around.fm)) | at_high, high, minimum.x)
     return np.where((at_end & (around.fl <= around.fm)) | at_low, low, inside)
 
 

@@ -153,10 +153,10 @@ class Variable(Array):
         copied = memo[id(self)] = self._copied("copy.deepcopy(v)")
         return copied
 
-    def _copied(self, what: str) -> Variable:
+    def _copied(self, operation: str) -> Variable:
         """Return another variable with the same content, of which no derivative goes back to this one."""
         value = self.value
-        note_exit(value, what, *force([value]), form="copy")
+        note_exit(value, operation, *force([value]), form="copy")
         return Variable(self._array_of(value), self._trainable, self._name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -185,15 +185,15 @@ class Variable(Array):
             if tag is not None or isinstance(context, Scope):
                 noting.append(context)
         content = self._content_within(len(stack))
-        found = content.last_read(tags)
-        if found is None:
+        read = content.last_read(tags)
+        if read is None:
             value = content.value
-            found = content.add_read(value, tagged_read(value, tags, self._name), tags)
+            read = content.add_read(value, tagged_read(value, tags, self._name), tags)
         for context in noting:
-            context.note(self, found)
-        if self._contiguous is not True and isinstance(found, CallableRead):
-            found.layout = self._contiguous
-        return found
+            context.note(self, read)
+        if self._contiguous is not True and isinstance(read, CallableRead):
+            read.layout = self._contiguous
+        return read
 
     def read_value(self) -> Array:
         """Return the content as an `Array`, which later assignments do not change."""
@@ -367,12 +367,12 @@ class Variable(Array):
 
     @atomic
     def _scatter(self, slices: Any, how: How, caller: str) -> Variable:
-        rows, places = fitting(aval(self.shape, self.dtype), slices, caller)
+        rows, positions = fitting(aval(self.shape, self.dtype), slices, caller)
         trace, _ = running_trace()
         if trace is not None or contexts.replays:
-            self.rebind(scattered(self.value, rows, places, how))
+            self.rebind(scattered(self.value, rows, positions, how))
         else:
-            self.change_rows(rows, places, how)
+            self.change_rows(rows, positions, how)
         return self
 
     def _updated(self, ufunc: str, delta: Any, caller: str) -> Variable:
@@ -435,14 +435,14 @@ class Variable(Array):
         elif data is not content.value.data:
             content.assign(known_read(data, self._name))
 
-    def change_rows(self, rows: Value, places: Value, how: How) -> None:
+    def change_rows(self, rows: Value, positions: Value, how: How) -> None:
         """Change rows in place; not for traces."""
         content = self._content_within(len(contexts.stack))
         for context in contexts.stack:
             if isinstance(context, VariableSnapshot):
                 context.note(self, self.value)
         content.assign(
-            updated(self, content.holders(), rows, places, how, lambda data: known_read(data, self._name))
+            updated(self, content.holders(), rows, positions, how, lambda data: known_read(data, self._name))
         )
 
     def store(self, array: NDArray) -> None:
@@ -467,30 +467,30 @@ def _checked_name(name: Any) -> str | None:
     return name
 
 
-def _initial(given: Any, dtype: Any) -> Value:
+def _initial(initial: Any, dtype: Any) -> Value:
     """Return the value that a variable begins with, as an array."""
-    if given is None:
+    if initial is None:
         raise ArgumentError(
             "Variable: initial_value is None",
             where=here.site,
             remedy="pass an array, a number, or a nested list",
         )
-    wanted = None if dtype is None else number_dtype(dtype)
-    value = as_value(unwrap(given), "initial_value")
+    target_dtype = None if dtype is None else number_dtype(dtype)
+    value = as_value(unwrap(initial), "initial_value")
     if value.aval.weak:
         value = convert(value, value.dtype)
-    if wanted is not None:
-        value = convert(value, wanted)
+    if target_dtype is not None:
+        value = convert(value, target_dtype)
     if isinstance(value, Literal):
         assert value.data is not None
         value = known_read(np.asarray(value.data), None)
     return value
 
 
-def _broadcasts(part: Shape, whole: Shape) -> bool:
-    """Return whether an array of shape `part` broadcasts to shape `whole`."""
-    pairs = zip(part[::-1], whole[::-1], strict=False)
-    return len(part) <= len(whole) and all(extent in (1, of) for extent, of in pairs)
+def _broadcasts(part: Shape, target: Shape) -> bool:
+    """Return whether an array of shape `part` broadcasts to shape `target`."""
+    pairs = zip(part[::-1], target[::-1], strict=False)
+    return len(part) <= len(target) and all(extent in (1, of) for extent, of in pairs)
 
 
 def _without_base(array: Array) -> Array:
@@ -507,15 +507,23 @@ def _without_base(array: Array) -> Array:
 def _compute_content(content: Content) -> None:
     """Compute a pending content, and with it all other pending contents: they share many nodes."""
     pending = contexts.pending
-    others = [one for one in pending.values() if one is not content and one.variable() is not None]
+    others = [
+        pending_content
+        for pending_content in pending.values()
+        if pending_content is not content and pending_content.variable() is not None
+    ]
     contents = [content, *others]
-    values = [one.value for one in contents]
+    values = [pending_content.value for pending_content in contents]
     try:
         arrays = force(values)
     except Exception as error:  # of another variable, perhaps: a read of that one raises it again
         raise_interruption(error)
         contents, values = contents[:1], values[:1]
         arrays = force(values)
-    for one, value, data in zip(contents, values, arrays, strict=True):
-        one.replace(value, known_read(data, value.name))
-    contexts.pending = {serial: one for serial, one in pending.items() if one.value.node is not None}
+    for pending_content, value, data in zip(contents, values, arrays, strict=True):
+        pending_content.replace(value, known_read(data, value.name))
+    contexts.pending = {
+        serial: pending_content
+        for serial, pending_content in pending.items()
+        if pending_content.value.node is not None
+    }

@@ -91,13 +91,13 @@ class Draft:
     @property
     def body_inputs(self) -> list[Value]:
         """The inputs of the body: index, consts, carries, elements."""
-        return [self.index, *[given.inner for given in self.operands]]
+        return [self.index, *[operand.inner for operand in self.operands]]
 
     def split(self, facts: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
         """Split a sequence with one item per input of the node into those of consts, carries and elements."""
-        given = facts[len(facts) - len(self.consts) - len(self.carries) - len(self.elements) :]
+        of_operands = facts[len(facts) - len(self.consts) - len(self.carries) - len(self.elements) :]
         first, second = len(self.consts), len(self.consts) + len(self.carries)
-        return given[:first], given[first:second], given[second:]
+        return of_operands[:first], of_operands[first:second], of_operands[second:]
 
     def nodes(self) -> list[Node]:
         """Return the nodes of the body, in topological order."""
@@ -135,25 +135,25 @@ class Draft:
         outputs = self.body_outputs
         nodes, captured = extract(outputs, self.body_inputs)
         read = {value for node in nodes for value in node.inputs}.union(outputs)
-        consts = [given for given in self.consts if given.inner in read]
-        elements = [given for given in self.elements if given.inner in read]
+        consts = [operand for operand in self.consts if operand.inner in read]
+        elements = [operand for operand in self.elements if operand.inner in read]
         for value in captured:
             if value.data is None:
                 raise InternalError(f"{value!r} is neither an input of a loop's body nor known")
         inputs = [
             self.index,
-            *[given.inner for given in consts],
+            *[operand.inner for operand in consts],
             *captured,
             *[carry.inner for carry in self.carries],
-            *[given.inner for given in elements],
+            *[operand.inner for operand in elements],
         ]
         count = len(self.carries) + len(self.ys)
         parts = LoopParts(
             make_body(inputs, outputs[:count]),
             None if self.test is None else make_body(inputs, outputs[count:]),
-            [*[given.outer for given in consts], *captured],
+            [*[operand.outer for operand in consts], *captured],
             [carry.init for carry in self.carries],
-            [given.outer for given in elements],
+            [operand.outer for operand in elements],
         )
         return self.op.emit_draft(self, parts)
 
@@ -240,13 +240,13 @@ def _rebuilt(
 ) -> list[Value]:
     """Return outputs with some values replaced; `rebuild` makes the outputs of a node on other inputs."""
     nodes, _ = extract(outputs, becomes)
-    known = dict(becomes)
+    rebuilt_values = dict(becomes)
     for node in nodes:
-        inputs = tuple([known.get(value, value) for value in node.inputs])
+        inputs = tuple([rebuilt_values.get(value, value) for value in node.inputs])
         if inputs != node.inputs:
             for out, rebuilt in zip(node.outs, rebuild(node, inputs), strict=True):
-                known.setdefault(out, rebuilt)
-    return [known.get(output, output) for output in outputs]
+                rebuilt_values.setdefault(out, rebuilt)
+    return [rebuilt_values.get(output, output) for output in outputs]
 
 
 def inner_result(draft: Draft, op: LoopOp, result: Value) -> Value:
@@ -262,15 +262,15 @@ def inner_result(draft: Draft, op: LoopOp, result: Value) -> Value:
 
 def equal_inputs(outside: Mapping[Value, Value]) -> dict[Value, Value]:
     """Return by input of a body an earlier one that is the same number: a rolled loop has an input for each place that reads an array."""
-    found: dict[Value, Value] = {}
-    seen: list[Value] = []
-    for own, value in outside.items():
-        other = next((one for one in seen if is_same(outside[one], value)), None)
+    duplicates: dict[Value, Value] = {}
+    distinct: list[Value] = []
+    for inner, value in outside.items():
+        other = next((earlier for earlier in distinct if is_same(outside[earlier], value)), None)
         if other is None:
-            seen.append(own)
+            distinct.append(inner)
         else:
-            found[own] = other
-    return found
+            duplicates[inner] = other
+    return duplicates
 
 
 def never_stop(value: Value) -> bool:

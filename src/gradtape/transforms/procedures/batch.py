@@ -49,41 +49,43 @@ def batch_procedure(procedure: Procedure, size: int, batched: Sequence[bool]) ->
     """
     build = ProcedureBuilder(procedure.name, names(procedure))
     copied = _held_by_variables(procedure)
-    given: list[tuple[Content, Aval, Pointer]] = []
+    inputs: list[tuple[Content, Aval, Pointer]] = []
     for parameter, type_, flag in zip(procedure.parameters, procedure.types, batched, strict=True):
         if flag:
             name = parameter.name or "x"
-            given.append((parameter, type_, build.array(f"{name}_all", (size, *type_.shape), type_.dtype)))
+            inputs.append((parameter, type_, build.array(f"{name}_all", (size, *type_.shape), type_.dtype)))
         else:
             build.parameters.append(parameter)
             build.types.append(type_)
-    made = []
+    outputs = []
     owned = {statement.out: statement for statement in procedure.body if isinstance(statement, Allocate)}
     for number, (result, type_) in enumerate(zip(procedure.results, procedure.result_types, strict=True)):
         zero = isinstance(result, Pointer) and owned[result].zero
         name = f"all_{result.name or number}"
-        made.append((result, type_, build.allocate(name, size * type_.size, type_.dtype, zero)))
+        outputs.append((result, type_, build.allocate(name, size * type_.size, type_.dtype, zero)))
     with build.loop(size) as element:
         parts: dict[Pointer, Part] = {}
-        for content, type_, whole in (*given, *made):
+        for content, type_, batched_pointer in (*inputs, *outputs):
             if isinstance(content, Pointer) and content not in copied:
-                parts[content] = whole, element * type_.size
-        for content, type_, whole in given:
+                parts[content] = batched_pointer, element * type_.size
+        for content, type_, batched_pointer in inputs:
             if isinstance(content, Value):
-                build.append(Load(content, whole, element))
+                build.append(Load(content, batched_pointer, element))
             elif content not in parts:
-                _take(build, content, whole, element, type_.size)
+                _take(build, content, batched_pointer, element, type_.size)
         for statement in procedure.body:
             if not (isinstance(statement, Allocate) and statement.out in parts):
                 build.append(_moved(statement, parts))
-        for content, type_, whole in made:
+        for content, type_, batched_pointer in outputs:
             if isinstance(content, Value):
-                build.store(whole, element, content)
+                build.store(batched_pointer, element, content)
             elif content not in parts:
-                with build.loop(type_.size) as place:
-                    build.store(whole, element * type_.size + place, build.load(content, place))
+                with build.loop(type_.size) as position:
+                    build.store(
+                        batched_pointer, element * type_.size + position, build.load(content, position)
+                    )
     types = [aval((size, *type_.shape), type_.dtype) for type_ in procedure.result_types]
-    return build.finish([whole for _, _, whole in made], types)
+    return build.finish([batched_pointer for _, _, batched_pointer in outputs], types)
 
 
 def _held_by_variables(procedure: Procedure) -> set[Pointer]:
@@ -95,21 +97,21 @@ def _held_by_variables(procedure: Procedure) -> set[Pointer]:
     }
 
 
-def _take(build: ProcedureBuilder, pointer: Pointer, whole: Pointer, element: Value, size: int) -> None:
+def _take(build: ProcedureBuilder, pointer: Pointer, batch: Pointer, element: Value, size: int) -> None:
     """Append a copy of one element's array, at a pointer of its own."""
     build.append(Allocate(pointer, integer(size)))
-    with build.loop(size) as place:
-        build.store(pointer, place, build.load(whole, element * size + place))
+    with build.loop(size) as position:
+        build.store(pointer, position, build.load(batch, element * size + position))
 
 
 def _moved(statement: Statement, parts: dict[Pointer, Part]) -> Statement:
     """Return a statement that reaches the arrays of one element in those of all elements."""
     if isinstance(statement, Load) and statement.pointer in parts:
-        whole, offset = parts[statement.pointer]
-        return Load(statement.out, whole, offset + statement.index, statement.site)
+        batch, offset = parts[statement.pointer]
+        return Load(statement.out, batch, offset + statement.index, statement.site)
     if isinstance(statement, Store) and statement.pointer in parts:
-        whole, offset = parts[statement.pointer]
-        return Store(whole, offset + statement.index, statement.value, statement.site)
+        batch, offset = parts[statement.pointer]
+        return Store(batch, offset + statement.index, statement.value, statement.site)
     if isinstance(statement, Apply):
         inputs = tuple([_moved_span(x, parts) if isinstance(x, Span) else x for x in statement.inputs])
         outputs = tuple([_moved_span(span, parts) for span in statement.outputs])
@@ -120,5 +122,5 @@ def _moved(statement: Statement, parts: dict[Pointer, Part]) -> Statement:
 def _moved_span(span: Span, parts: dict[Pointer, Part]) -> Span:
     if span.pointer not in parts:
         return span
-    whole, offset = parts[span.pointer]
-    return Span(whole, offset + span.offset, span.aval)
+    batch, offset = parts[span.pointer]
+    return Span(batch, offset + span.offset, span.aval)

@@ -142,22 +142,22 @@ class BlockTree:
         user : Block, optional
             Where it is used, for values that the procedure does not have itself.
         """
-        places = self.places
-        if value not in places:
-            nodes, leaves = extract([value], stop=lambda value: not value.is_made or value in places)
+        known_places = self.places
+        if value not in known_places:
+            nodes, leaves = extract([value], stop=lambda value: not value.is_made or value in known_places)
             for leaf in leaves:
-                if leaf not in places:
-                    places[leaf] = None if leaf.data is None else self._constant
+                if leaf not in known_places:
+                    known_places[leaf] = None if leaf.data is None else self._constant
             for node in nodes:
                 place: Place | None = self._constant
                 for operand in node.inputs:
-                    other = places.get(operand, self._constant)
+                    other = known_places.get(operand, self._constant)
                     place = None if place is None or other is None else self.later(place, other)
                 if place is not None:
                     place = self._sunk(place, self._users.get(node, user))
                 for out in node.outs:
-                    places[out] = place
-        return places.get(value, self._constant)
+                    known_places[out] = place
+        return known_places.get(value, self._constant)
 
     def _sunk(self, place: Place, user: Block | None) -> Place:
         """Return the beginning of the innermost branch around a block, if that is in the block of a place; otherwise the place."""
@@ -183,16 +183,16 @@ class BlockTree:
                     add(content, user)
         for content in procedure.results:
             add(content, self.root)
-        found: dict[Node, Block] = {}
+        users_of_nodes: dict[Node, Block] = {}
         nodes, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
         for node in reversed(nodes):
             for out in node.outs:
                 if out in users:
-                    before = found.get(node)
-                    found[node] = users[out] if before is None else self._common(before, users[out])
+                    before = users_of_nodes.get(node)
+                    users_of_nodes[node] = users[out] if before is None else self._common(before, users[out])
             for operand in node.inputs:
-                add(operand, found[node])
-        return found
+                add(operand, users_of_nodes[node])
+        return users_of_nodes
 
     def _common(self, a: Block, b: Block) -> Block:
         """Return the innermost block around two."""
@@ -213,13 +213,13 @@ class BlockTree:
 
     def changed(self, statement: Statement) -> set[Location]:
         """Return the locations to which a statement, or one inside it, may write."""
-        found = self._changed.get(statement)
-        if found is None:
-            found = set()
+        changed = self._changed.get(statement)
+        if changed is None:
+            changed = set()
             for inner in walk([statement]):
-                found.update(written(inner))
-            self._changed[statement] = found
-        return found
+                changed.update(written(inner))
+            self._changed[statement] = changed
+        return changed
 
     def is_assigned_outermost(self, statement: Statement | None) -> bool:
         """Return whether a statement reads a variable that the outermost block assigns."""

@@ -213,9 +213,9 @@ class RewriteState:
             if value.shape != first.shape or value.dtype != first.dtype:
                 raise NotRollable("an input changes its type", node, peelable=True)
         if self._leaves and len(values) > MAX_PIECES and all(value in self._leaves for value in values):
-            whole = Value(aval((len(values), *first.shape), first.dtype))
-            self._stacks.append((whole, values))
-            return whole
+            stack = Value(aval((len(values), *first.shape), first.dtype))
+            self._stacks.append((stack, values))
+            return stack
         pieces = self._pieces(values)
         if len(pieces) == 1:
             return pieces[0]
@@ -237,8 +237,8 @@ class RewriteState:
                 numbers = []
             if stack is None:
                 value = values[position]
-                whole = literal_array(value) if isinstance(value, Literal) else value
-                stack = reshape(whole, (1, *value.shape))
+                array = literal_array(value) if isinstance(value, Literal) else value
+                stack = reshape(array, (1, *value.shape))
                 if stack.node is not None:
                     self.stacking.add(stack.node)
             pieces.append(stack)
@@ -271,20 +271,21 @@ class RewriteState:
                 last -= (last - position) % count
                 columns = []
                 for offset in range(count):
-                    own = elements[position + offset : last : count]
-                    stack = picked_elements(own[0].stack, [one.index for one in own if one is not None])  # type: ignore[union-attr]
+                    own_elements = elements[position + offset : last : count]
+                    indices_of_own = [one.index for one in own_elements if one is not None]
+                    stack = picked_elements(own_elements[0].stack, indices_of_own)  # type: ignore[union-attr]
                     columns.append(reshape(stack, (stack.shape[0], 1, *stack.shape[1:])))
-                whole = join(columns, 1)
-                runs.append((position, reshape(whole, (last - position, *whole.shape[2:]))))
+                joined = join(columns, 1)
+                runs.append((position, reshape(joined, (last - position, *joined.shape[2:]))))
             position = last
         return runs
 
     @staticmethod
-    def _interleaving(elements: Sequence[StackElement | None], place: int) -> int:
+    def _interleaving(elements: Sequence[StackElement | None], position: int) -> int:
         """Return how many stacks alternate regularly in a sequence of elements; 1 where there is no such order."""
-        first = elements[place]
+        first = elements[position]
         for count in range(1, MAX_INTERLEAVED + 1):
-            after = elements[place + count] if place + count < len(elements) else None
+            after = elements[position + count] if position + count < len(elements) else None
             if after is None:
                 return 1
             if first is not None and after.stack is first.stack:
@@ -295,9 +296,9 @@ class RewriteState:
         """Return the join of elements of stacks without reading them one by one; None if no input is such an element."""
         pieces: list[Value] = []
         changed = False
-        for place, stack in self._runs(inputs):
+        for position, stack in self._runs(inputs):
             if stack is None:
-                pieces.append(inputs[place])
+                pieces.append(inputs[position])
                 continue
             shape = stack.shape[1:]
             front = contiguous(permute(stack, (*range(1, axis + 1), 0, *range(axis + 1, stack.ndim))))
@@ -308,8 +309,8 @@ class RewriteState:
         return pieces[0] if len(pieces) == 1 else join(pieces, axis)
 
 
-def _stack_at(elements: Sequence[StackElement | None], place: int) -> Value | None:
-    element = elements[place]
+def _stack_at(elements: Sequence[StackElement | None], position: int) -> Value | None:
+    element = elements[position]
     return None if element is None else element.stack
 
 

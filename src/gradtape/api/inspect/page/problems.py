@@ -21,19 +21,19 @@ SLOPES = ("grad", "value_and_grad")
 """The transforms whose results are gradients."""
 
 
-def arrays_in(thing: Any) -> list[Any]:
+def arrays_in(tree: Any) -> list[Any]:
     """Return the arrays and numbers of floating point in nested containers."""
     leaves = [
         np.asarray(leaf)
-        for leaf in flatten(thing)[0]
+        for leaf in flatten(tree)[0]
         if isinstance(leaf, np.ndarray | np.generic | float | complex)
     ]
     return [leaf for leaf in leaves if leaf.dtype.kind in "fc"]
 
 
-def is_finite(thing: Any) -> bool:
+def is_finite(tree: Any) -> bool:
     """Return whether all numbers in nested containers are finite."""
-    return all(np.isfinite(array).all() for array in arrays_in(thing))
+    return all(np.isfinite(array).all() for array in arrays_in(tree))
 
 
 def has_zero_gradient(function: Jitted[..., Any], result: Any) -> bool:
@@ -45,16 +45,16 @@ def has_zero_gradient(function: Jitted[..., Any], result: Any) -> bool:
     return any(array.size and not array.any() for array in arrays_in(slopes))
 
 
-def copied(thing: Any) -> Any:
+def copied(tree: Any) -> Any:
     """Return nested containers with copies of the arrays."""
-    return map_nested(np.copy, np.ndarray, thing)
+    return map_nested(np.copy, np.ndarray, tree)
 
 
 def explain_nonfinite(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], number: int, files: Files
 ) -> dict[str, Any]:
     """Return which operation made a NaN or an infinity, by a call that NumPy computes op by op."""
-    found = {
+    explanation = {
         "kind": "nan",
         "call": number,
         "file": -1,
@@ -70,17 +70,21 @@ def explain_nonfinite(
     except NumericsError as error:
         finding = error.finding
         file, line = files.place(error.where)
-        found.update(what=error.what, why=error.why or "", remedy=error.remedy or "", file=file, line=line)
+        explanation.update(
+            what=error.what, why=error.why or "", remedy=error.remedy or "", file=file, line=line
+        )
         if finding is not None and finding.op != "input":
-            found.update(op=finding.op, of=finding.derivative_of or "")
+            explanation.update(op=finding.op, of=finding.derivative_of or "")
     except Exception as error:
-        found.update(what="a result is not finite", why=f"the call could not be repeated op by op: {error}")
+        explanation.update(
+            what="a result is not finite", why=f"the call could not be repeated op by op: {error}"
+        )
     else:
-        found.update(
+        explanation.update(
             what="a result was not finite, and is finite now",
             why="captured values have changed since, or machine code overflowed because it rounds differently",
         )
-    return found
+    return explanation
 
 
 def explain_zeros(
@@ -94,9 +98,9 @@ def explain_zeros(
         options = inspect.signature(made_by.transform).bind(*made_by.args, **made_by.kwargs).arguments
         primal = options["function"]
         chosen = selection_of(primal, options.get("argnums"), options.get("argnames"), "inspect")
-        places = chosen.places(args, kwargs)
+        positions = chosen.places(args, kwargs)
         has_aux = bool(options.get("has_aux"))
-        return list(_explained(primal, has_aux, places, list(args), dict(kwargs), files))
+        return list(_explained(primal, has_aux, positions, list(args), dict(kwargs), files))
     except (GradtapeError, TypeError, ValueError):  # it is told what can be
         return []
 
@@ -104,38 +108,38 @@ def explain_zeros(
 def _explained(
     primal: Callable[..., Any],
     has_aux: bool,
-    places: list[int | str],
+    positions: list[int | str],
     args: list[Any],
     kwargs: dict[str, Any],
     files: Files,
 ) -> Iterator[dict[str, Any]]:
     sources: list[tuple[str, Any]] = []
     with GradientTape(persistent=True) as tape:
-        for place in places:
-            given: Any = kwargs if isinstance(place, str) else args
-            leaves, structure = flatten(given[place])
+        for position in positions:
+            arguments_of_call: Any = kwargs if isinstance(position, str) else args
+            leaves, structure = flatten(arguments_of_call[position])
             watched = [tape.watch(np.asarray(leaf)) if arrays_in(leaf) else leaf for leaf in leaves]
-            name = f"argument {place}"
+            name = f"argument {position}"
             sources += [
                 (name if len(leaves) == 1 else f"{name}, array {k}", leaf)
                 for k, leaf in enumerate(watched)
                 if arrays_in(leaves[k])
             ]
-            given[place] = unflatten(structure, watched)
+            arguments_of_call[position] = unflatten(structure, watched)
         target = primal(*args, **kwargs)
     target = target[0] if has_aux else target
     for name, source in sources:
-        found = explain_gradient(tape, target, source)
-        if found.reason not in ("connected", "not finite"):
-            file, line = files.place(found.site)
+        explanation = explain_gradient(tape, target, source)
+        if explanation.reason not in ("connected", "not finite"):
+            file, line = files.place(explanation.site)
             yield {
                 "kind": "zero",
-                "what": f"the gradient in {name} is zero: {found.reason}",
-                "why": found.text,
-                "remedy": found.remedy,
+                "what": f"the gradient in {name} is zero: {explanation.reason}",
+                "why": explanation.text,
+                "remedy": explanation.remedy,
                 "file": file,
                 "line": line,
-                "op": found.op or "",
+                "op": explanation.op or "",
                 "of": "",
                 "call": 0,
             }

@@ -54,8 +54,8 @@ def cut_columns(x: Value, start: int, stop: int) -> Value:
 def unit_lower(x: Value) -> Value:
     """Return the lower triangles of matrices with at least as many rows as columns, with ones on the diagonal."""
     m, n = x.shape[-2:]
-    ones = by_diagonals((m, n), MAIN, x.dtype)
-    return weighted(x, lambda d: d < 0) + expand(ones, x.shape, (x.ndim - 2, x.ndim - 1))
+    unit_diagonal = by_diagonals((m, n), MAIN, x.dtype)
+    return weighted(x, lambda d: d < 0) + expand(unit_diagonal, x.shape, (x.ndim - 2, x.ndim - 1))
 
 
 def upper(x: Value) -> Value:
@@ -78,12 +78,12 @@ def over_upper(b: Value, a: Value) -> Value:
     return transposed(triangular_solve(a, transposed(b), lower=False, transposed=True, unit=False))
 
 
-def permutation(places: Value, dtype: np.dtype[Any]) -> Value:
+def permutation(row_order: Value, dtype: np.dtype[Any]) -> Value:
     """Return the matrices whose product with a matrix has its rows in this order."""
-    n = places.shape[-1]
-    rank = places.ndim
-    wide = expand(places, (*places.shape, n), tuple(range(rank)))
-    order = expand(count_to(n, places.dtype), wide.shape, (rank,))
+    n = row_order.shape[-1]
+    rank = row_order.ndim
+    wide = expand(row_order, (*row_order.shape, n), tuple(range(rank)))
+    order = expand(count_to(n, row_order.dtype), wide.shape, (rank,))
     return convert(equal(wide, order), dtype)
 
 
@@ -117,14 +117,14 @@ def _lu_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> 
         inside = by_lower(top, over_upper(block, first), unit=True)
         below, above = lower(inside, -1), upper(inside)
         dtop, dfirst = matmul(top, below), matmul(above, first)
-        found = dtop + dfirst
+        change = dtop + dfirst
         if m > k:
-            rest = cut_rows(moved, k, m) - matmul(cut_rows(left, k, m), dfirst)
-            found = join([found, over_upper(rest, first)], found.ndim - 2)
+            remaining = cut_rows(moved, k, m) - matmul(cut_rows(left, k, m), dfirst)
+            change = join([change, over_upper(remaining, first)], change.ndim - 2)
         if n > k:
-            rest = cut_columns(moved, k, n) - matmul(dtop, cut_columns(right, k, n))
-            found = join([found, by_lower(top, rest, unit=True)], found.ndim - 1)
-        return found, None, None
+            remaining = cut_columns(moved, k, n) - matmul(dtop, cut_columns(right, k, n))
+            change = join([change, by_lower(top, remaining, unit=True)], change.ndim - 1)
+        return change, None, None
 
     return push
 
@@ -159,8 +159,8 @@ def _ldl_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) ->
         if da is None:
             return None, None, None
         # one triangle counts, and the matrix is taken for symmetric
-        whole = (da + flip(da)) * 0.5
-        half = solved(factor, whole)
+        symmetric = (da + flip(da)) * 0.5
+        half = solved(factor, symmetric)
         inside = flip(solved(factor, flip(half)))
         sign = -1 if params["lower"] else 1  # of the diagonals in the triangle that counts
         beside = _flags(on_diagonal(sign), inside)
@@ -268,11 +268,11 @@ hessenberg: Callback = callback_row(
 # Whole bases
 
 
-def with_rest(thin: Value, whole: Value, moved: Value) -> Value:
+def with_rest(thin: Value, basis: Value, moved: Value) -> Value:
     """Return the tangent of a whole basis, given that of its first vectors: the others move along these only."""
     k = thin.shape[-1]
-    rest = cut_columns(whole, k, whole.shape[-1])
-    return join([moved, -matmul(thin, matmul(adjoint(moved), rest))], moved.ndim - 1)
+    others = cut_columns(basis, k, basis.shape[-1])
+    return join([moved, -matmul(thin, matmul(adjoint(moved), others))], moved.ndim - 1)
 
 
 def _full_svd_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
@@ -327,8 +327,8 @@ def _full_qr_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]
         assert isinstance(moved, tuple)
         if moved[0] is None:
             return None, None
-        rest = zeros_like(cut_rows(triangle, k, triangle.shape[-2]))
-        return with_rest(thin, columns, moved[0]), join([moved[1], rest], triangle.ndim - 2)
+        zero_rows = zeros_like(cut_rows(triangle, k, triangle.shape[-2]))
+        return with_rest(thin, columns, moved[0]), join([moved[1], zero_rows], triangle.ndim - 2)
 
     return push
 

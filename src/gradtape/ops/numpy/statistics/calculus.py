@@ -51,18 +51,18 @@ def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: An
     x = as_array(a)
     if x.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional")
-    place = one_axis(axis, x.ndim)
+    position = one_axis(axis, x.ndim)
     pieces = []
     for piece in (prepend, x, append):
         if piece is not NO_VALUE:
             each = as_array(piece)
             pieces.append(
-                each if each.ndim else broadcast_to(each, (*x.shape[:place], 1, *x.shape[place + 1 :]))
+                each if each.ndim else broadcast_to(each, (*x.shape[:position], 1, *x.shape[position + 1 :]))
             )
-    x = join(promoted(*pieces), place) if len(pieces) > 1 else x
+    x = join(promoted(*pieces), position) if len(pieces) > 1 else x
     for _ in range(times):
-        extent = x.shape[place]
-        late, early = cut(x, place, 1, extent), cut(x, place, 0, extent - 1)
+        extent = x.shape[position]
+        late, early = cut(x, position, 1, extent), cut(x, position, 0, extent - 1)
         x = not_equal(late, early) if x.dtype == BOOL else late - early
     return x
 
@@ -81,9 +81,9 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Value:
     x = as_array(ary)
     flat = reshape(x, (x.size,))
     pieces = [cut(flat, 0, 1, flat.size) - cut(flat, 0, 0, flat.size - 1)]
-    for name, given in (("to_begin", to_begin), ("to_end", to_end)):
-        if given is not None:
-            end = as_array(given)
+    for name, end_values in (("to_begin", to_begin), ("to_end", to_end)):
+        if end_values is not None:
+            end = as_array(end_values)
             if not np.can_cast(end.dtype, x.dtype, "same_kind"):
                 raise TypeError(
                     f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."
@@ -120,7 +120,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     elif len(varargs) == 1 and np.ndim(varargs[0]) == 0:
         spacings = [as_value(varargs[0])] * len(axes)
     elif len(varargs) == len(axes):
-        spacings = [_spacing(given, y.shape[k]) for given, k in zip(varargs, axes, strict=True)]
+        spacings = [_spacing(spacing, y.shape[k]) for spacing, k in zip(varargs, axes, strict=True)]
     else:
         raise TypeError("invalid number of arguments")
     if edge_order > 2:
@@ -130,9 +130,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     return slopes[0] if len(slopes) == 1 else tuple(slopes)
 
 
-def _spacing(given: Any, extent: int) -> Value:
+def _spacing(spacing: Any, extent: int) -> Value:
     """Return a spacing: a number, or the distances between neighbours."""
-    points = as_value(given)
+    points = as_value(spacing)
     if points.ndim == 0:
         return points
     if points.ndim != 1:
@@ -142,8 +142,8 @@ def _spacing(given: Any, extent: int) -> Value:
     points = points if is_inexact(points.dtype) else convert(points, FLOAT64)
     if extent < 2:
         raise IndexError(f"index 0 is out of bounds for the distances between {extent} points")
-    if not isinstance(given, Value):
-        steps = np.diff(np.asarray(given, points.dtype))
+    if not isinstance(spacing, Value):
+        steps = np.diff(np.asarray(spacing, points.dtype))
         if (steps == steps[0]).all():
             return as_value(steps[0])
     return diff(points)
@@ -190,12 +190,12 @@ def _column(h: Value, axis: int, rank: int, first: int, last: int | None) -> Val
     return reshape(part, tuple(part.size if k == axis else 1 for k in range(rank)))
 
 
-def _weights(p: Any, q: Any, place: int) -> tuple[Any, Any, Any]:
+def _weights(p: Any, q: Any, node_position: int) -> tuple[Any, Any, Any]:
     """Return the weights of three neighbours at distances p and q for the slope at the first (-1), the
     middle (0) or the last (1)."""
-    if place == 0:
+    if node_position == 0:
         return -q / (p * (p + q)), (q - p) / (p * q), p / (q * (p + q))
-    if place < 0:
+    if node_position < 0:
         return -(2.0 * p + q) / (p * (p + q)), (p + q) / (p * q), -p / (q * (p + q))
     return q / (p * (p + q)), -(q + p) / (p * q), (2.0 * q + p) / (q * (p + q))
 
@@ -213,17 +213,17 @@ def _weights(p: Any, q: Any, place: int) -> tuple[Any, Any, Any]:
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Value:
     """Follow `numpy.trapezoid`."""
     values = as_array(y)
-    place = one_axis(axis, values.ndim)
+    position = one_axis(axis, values.ndim)
     width: Any = dx
     if x is not None:
         points = as_array(x)
         if points.ndim == 1:
             steps = diff(points)
-            width = reshape(steps, tuple(steps.size if k == place else 1 for k in range(values.ndim)))
+            width = reshape(steps, tuple(steps.size if k == position else 1 for k in range(values.ndim)))
         else:
             width = diff(points, axis=axis)
-    extent = values.shape[place]
-    areas = width * (cut(values, place, 1, extent) + cut(values, place, 0, extent - 1)) / 2.0
+    extent = values.shape[position]
+    areas = width * (cut(values, position, 1, extent) + cut(values, position, 0, extent - 1)) / 2.0
     # Points of more dimensions than the values give the areas theirs.
     return reduce_sum(areas, axes=(one_axis(axis, areas.ndim),))
 
@@ -277,10 +277,10 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         inside = broadcast_to(getitem(values, 0), points.shape)
         inside = where(equal(points, points), inside, points)
     else:
-        place = clip(searchsorted(knots, points, side="right") - 1, 0, knots.size - 2)
-        start, height = gather(knots, place), gather(values, place)
-        after = gather(values, place + 1)
-        width = gather(knots, place + 1) - start
+        interval = clip(searchsorted(knots, points, side="right") - 1, 0, knots.size - 2)
+        start, height = gather(knots, interval), gather(values, interval)
+        after = gather(values, interval + 1)
+        width = gather(knots, interval + 1) - start
         # Where knots repeat, the last of them counts: only that of the very last one has no width.
         empty = equal(width, 0.0)
         slope = where(empty, 0.0, (after - height) / where(empty, 1.0, width))
@@ -383,7 +383,7 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Value:
 def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * np.pi) -> Value:
     """Follow `numpy.unwrap`."""
     x = as_array(p)
-    place = one_axis(axis, x.ndim) if x.ndim else 0
+    position = one_axis(axis, x.ndim) if x.ndim else 0
     steps = diff(x, axis=axis)
     discont = period / 2 if discont is None else discont
     dtype = common_dtype(steps, as_value(period))
@@ -397,5 +397,5 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * np.
     if ambiguous:
         folded = where(equal(folded, low) & (steps > 0), high, folded)
     correction = stop_gradient(where(absolute(steps) < discont, 0, folded - steps))
-    moved = cut(x, place, 1, x.shape[place]) + cumsum(correction, axis=place)
-    return join([convert(cut(x, place, 0, 1), dtype), convert(moved, dtype)], place)
+    moved = cut(x, position, 1, x.shape[position]) + cumsum(correction, axis=position)
+    return join([convert(cut(x, position, 0, 1), dtype), convert(moved, dtype)], position)

@@ -83,11 +83,11 @@ def _weighted(x: Value, weights: NDArray, axis: int) -> Value:
     parts = [(0, n)] if n <= 2 * FORGOTTEN else [(0, FORGOTTEN), (n - FORGOTTEN, n)]
     total = None
     for start, stop in parts:
-        own = weights[start:stop]
-        if not own.any():
+        own_weights = weights[start:stop]
+        if not own_weights.any():
             continue
-        kept = np.flatnonzero(own)
-        low, high = start + int(kept[0]), start + int(kept[-1]) + 1
+        nonzero = np.flatnonzero(own_weights)
+        low, high = start + int(nonzero[0]), start + int(nonzero[-1]) + 1
         w = constant(weights[low:high].astype(x.dtype))
         every = tuple(range(x.ndim))
         part = contract(cut(x, axis, low, high), w, every, (axis,), tuple([k for k in every if k != axis]))
@@ -146,11 +146,11 @@ def weights(t: Value, order: int) -> list[Value]:
     The place is t from the middle one, or from the one before the middle if the order is odd. By the recursion of C. de Boor and M. Cox
     for B-splines with distances 1 between knots.
     """
-    one = full(t.shape, 1, t.dtype)
+    unit = full(t.shape, 1, t.dtype)
     if order == 0:
-        return [one]
+        return [unit]
     u = t if order % 2 else t + 0.5
-    values = [one]
+    values = [unit]
     for degree in range(1, order + 1):
         rising = [(u + (degree - 1 - k)) * (1 / degree) for k in range(degree)]
         parts = [weight * part for weight, part in zip(values, rising, strict=True)]
@@ -185,22 +185,22 @@ NARROW: Final = 10
 """Samples up to which a place may be beyond more than one end."""
 
 
-def _fold(places: Value, n: int, mode: str) -> Value:
+def _fold(coordinates: Value, n: int, mode: str) -> Value:
     """Return the place of the sample that stands for one beyond the ends, by a few samples only."""
     if mode == "nearest":
-        return clip(places, 0, n - 1)
+        return clip(coordinates, 0, n - 1)
     if mode == "grid-constant":
-        return places
+        return coordinates
     if n == 1:
-        return places * 0
+        return coordinates * 0
     period = {"reflect": 2 * n, "grid-wrap": n}.get(mode, 2 * n - 2)
     if n <= NARROW:
-        places = remainder(places, period)
+        coordinates = remainder(coordinates, period)
     if mode == "grid-wrap":
-        before = where(less(places, 0), places + n, places)
+        before = where(less(coordinates, 0), coordinates + n, coordinates)
         return where(greater(before, n - 1), before - n, before)
     last = -1 if mode == "reflect" else 0
-    folded = where(less(places, 0), last - places, places)
+    folded = where(less(coordinates, 0), last - coordinates, coordinates)
     return where(greater(folded, n - 1), period + last - folded, folded)
 
 
@@ -242,11 +242,11 @@ def interpolated(c: Value, points: Sequence[Value], order: int, mode: str, cval:
     strides = [math.prod(c.shape[axis + 1 :]) for axis in range(c.ndim)]
     flat = reshape(c, (c.size,))
     total = None
-    for place in itertools.product(range(order + 1), repeat=c.ndim):
+    for offsets in itertools.product(range(order + 1), repeat=c.ndim):
         at: Any = 0
         weight: Any = None
         beyond: Value | None = None
-        for axis, k, stride in zip(axes, place, strides, strict=True):
+        for axis, k, stride in zip(axes, offsets, strides, strict=True):
             at = axis.places[k] * stride + at
             weight = axis.weights[k] if weight is None else weight * axis.weights[k]
             if axis.beyond is not None:
@@ -268,8 +268,8 @@ def _with_constant(result: Value, axes: Sequence[_Axis], shape: Shape, cval: Any
     outside: Value | None = None
     for axis in axes:
         if axis.outside is not None:
-            own = broadcast_to(axis.outside, shape)
-            outside = own if outside is None else outside | own
+            axis_outside = broadcast_to(axis.outside, shape)
+            outside = axis_outside if outside is None else outside | axis_outside
     return result if outside is None else where(outside, _number(cval, result), result)
 
 
@@ -375,15 +375,15 @@ def zoom_shift(
     return rounded_for(c, output)
 
 
-def _along_axis(c: Value, axis: _Axis, place: int, cval: Any) -> Value:
+def _along_axis(c: Value, axis: _Axis, position: int, cval: Any) -> Value:
     """Interpolate along one axis. What is outside is the constant along the other axes as well, and weights add up to one."""
     total = None
     for k, (at, weight) in enumerate(zip(axis.places, axis.weights, strict=True)):
-        element = getitem(c, (*[slice(None)] * place, stop_gradient(at)))
+        element = getitem(c, (*[slice(None)] * position, stop_gradient(at)))
         if axis.beyond is not None:
-            beyond = broadcast_to(along(axis.beyond[k], place, c.ndim), element.shape)
+            beyond = broadcast_to(along(axis.beyond[k], position, c.ndim), element.shape)
             element = where(beyond, _number(cval, c), element)
-        term = element * broadcast_to(along(weight, place, c.ndim), element.shape)
+        term = element * broadcast_to(along(weight, position, c.ndim), element.shape)
         total = term if total is None else total + term
     assert total is not None
     return total

@@ -33,18 +33,18 @@ class _Moments:
         self._distribution = distribution
         self._shapes = shapes
         named = {"moments": letters} if distribution._stats_has_moments else {}
-        found = HOOKS.call(distribution._stats, *shapes, **named)
-        self._known = dict(zip("mvsk", found, strict=True))
+        moments = HOOKS.call(distribution._stats, *shapes, **named)
+        self._known = dict(zip("mvsk", moments, strict=True))
 
     def raw(self, n: int) -> Any:
         """Return the moment of order n about the origin, by the private method."""
         return HOOKS.call(self._distribution._munp, n, *self._shapes)
 
     def __getitem__(self, letter: str) -> Any:
-        known = self._known[letter]
-        if known is None:
-            known = self._known[letter] = getattr(self, f"_{letter}")()
-        return as_array(known)
+        moment = self._known[letter]
+        if moment is None:
+            moment = self._known[letter] = getattr(self, f"_{letter}")()
+        return as_array(moment)
 
     def has(self, letters: str) -> bool:
         """Return whether ``_stats`` returned these."""
@@ -91,18 +91,18 @@ class _Moments:
 def stats(self: Any, *args: Any, **kwds: Any) -> Any:
     """Follow the method of `scipy.stats.rv_generic`."""
     shapes, loc, scale, letters = self._parse_args_stats(*args, **kwds)
-    given = of_parsed(self, shapes, loc, scale)
-    found = _Moments(self, given.shapes, letters)
-    results = tuple([_scaled(letter, found[letter], given) for letter in "mvsk" if letter in letters])
+    parameters = of_parsed(self, shapes, loc, scale)
+    moments = _Moments(self, parameters.shapes, letters)
+    results = tuple([_scaled(letter, moments[letter], parameters) for letter in "mvsk" if letter in letters])
     return results[0] if len(results) == 1 else results
 
 
-def _scaled(letter: str, moment: Value, given: Parameters) -> Value:
+def _scaled(letter: str, moment: Value, parameters: Parameters) -> Value:
     if letter == "m":
-        moment = moment * given.scale + given.loc
+        moment = moment * parameters.scale + parameters.loc
     elif letter == "v":
-        moment = moment * given.scale * given.scale
-    return finish(moment, given)
+        moment = moment * parameters.scale * parameters.scale
+    return finish(moment, parameters)
 
 
 @borrows("scipy.stats._distn_infrastructure.rv_generic.std")
@@ -115,8 +115,8 @@ def std(self: Any, *args: Any, **kwds: Any) -> Value:
 @borrows("scipy.stats._distn_infrastructure.rv_generic.entropy")
 def entropy(self: Any, *args: Any, **kwds: Any) -> Value:
     """Follow the method of `scipy.stats.rv_generic`."""
-    given = of_parsed(self, *self._parse_args(*args, **kwds))
-    return finish(as_array(HOOKS.call(self._entropy, *given.shapes)) + log(given.scale), given)
+    parameters = of_parsed(self, *self._parse_args(*args, **kwds))
+    return finish(as_array(HOOKS.call(self._entropy, *parameters.shapes)) + log(parameters.scale), parameters)
 
 
 @borrows("scipy.stats._distn_infrastructure.rv_generic.moment")
@@ -129,11 +129,11 @@ def moment(self: Any, order: Any, *args: Any, **kwds: Any) -> Value:
             remedy="pass an integer that is not negative",
         )
     n = int(order)
-    given = of_parsed(self, *self._parse_args(*args, **kwds))
+    parameters = of_parsed(self, *self._parse_args(*args, **kwds))
     letters = {1: "m", 2: "v", 3: "vs", 4: "mvsk"}.get(n, "mvsk")
-    found = _Moments(self, given.shapes, letters)
+    moments = _Moments(self, parameters.shapes, letters)
     total: Any = 0.0
     for k in range(n + 1):
-        factor = math.comb(n, k) * power(given.loc, float(n - k)) if k < n else 1.0
-        total = total + factor * power(given.scale, float(k)) * found.about_origin(k)
-    return finish(total, given)
+        factor = math.comb(n, k) * power(parameters.loc, float(n - k)) if k < n else 1.0
+        total = total + factor * power(parameters.scale, float(k)) * moments.about_origin(k)
+    return finish(total, parameters)

@@ -104,14 +104,14 @@ class RecipeBook:
         """Let a container among the arguments be that of each call."""
         self._containers[id(copy)] = copy, path
 
-    def recipe(self, thing: Any) -> Recipe:
+    def recipe(self, value: Any) -> Recipe:
         """Return how a call makes an object that the trace has stored; raise NoRecipe where it cannot."""
-        if type(thing) in PLAIN_TYPES:
-            return lambda moment: thing
-        known, recipe = self._known.get(id(thing), (None, None))
-        if known is not thing or recipe is None:
-            recipe = self._new(thing)
-            self._known[id(thing)] = thing, recipe
+        if type(value) in PLAIN_TYPES:
+            return lambda moment: value
+        known_object, recipe = self._known.get(id(value), (None, None))
+        if known_object is not value or recipe is None:
+            recipe = self._new(value)
+            self._known[id(value)] = value, recipe
         return recipe
 
     def output(self, value: Value) -> Callable[[Moment], NDArray]:
@@ -120,47 +120,47 @@ class RecipeBook:
         self.values.append(value)
         return lambda moment: moment.outputs[number]
 
-    def _new(self, thing: Any) -> Recipe:
-        position = self._arguments.get(id(thing))
+    def _new(self, value: Any) -> Recipe:
+        position = self._arguments.get(id(value))
         if position is not None:
             return lambda moment: moment.leaves[position]
-        container, path = self._containers.get(id(thing), (None, ()))
-        if container is thing:
+        container, path = self._containers.get(id(value), (None, ()))
+        if container is value:
             return lambda moment: resolve(path, moment.arguments)
-        step = self._spec.step_reading(thing)
+        step = self._spec.step_reading(value)
         if step is not None:
             return lambda moment: moment.objects[step]
-        if isinstance(thing, Selection):
-            thing = thing.elements()
-        if isinstance(thing, Handle) and not isinstance(thing, Variable):
-            return self._of_array(thing)
-        kind = type(thing)
-        if kind is np.ndarray and not thing.dtype.hasobject:
-            snapshot = thing.copy()
+        if isinstance(value, Selection):
+            value = value.elements()
+        if isinstance(value, Handle) and not isinstance(value, Variable):
+            return self._of_array(value)
+        kind = type(value)
+        if kind is np.ndarray and not value.dtype.hasobject:
+            snapshot = value.copy()
             return lambda moment: snapshot.copy()
-        if isinstance(thing, _CONSTANT_TYPES):
-            return self._kept(thing)
+        if isinstance(value, _CONSTANT_TYPES):
+            return self._kept(value)
         if kind in _KEYED:
-            return self._of_items(thing, list(thing.items()))
-        if kind in _LISTED or (isinstance(thing, tuple) and kind.__base__ is tuple):
-            return self._of_items(thing, list(enumerate(thing)))
-        if is_plain_object(thing) or is_package_object(thing):
-            return self._of_items(thing, list(content_of(thing).items()))
+            return self._of_items(value, list(value.items()))
+        if kind in _LISTED or (isinstance(value, tuple) and kind.__base__ is tuple):
+            return self._of_items(value, list(enumerate(value)))
+        if is_plain_object(value) or is_package_object(value):
+            return self._of_items(value, list(content_of(value).items()))
         if kind is MethodType:
-            owner, function = self.recipe(thing.__self__), self.recipe(thing.__func__)
+            owner, function = self.recipe(value.__self__), self.recipe(value.__func__)
             return lambda moment: MethodType(function(moment), owner(moment))
         if kind is functools.partial:
-            parts = [self.recipe(part) for part in (thing.func, thing.args, dict(thing.keywords))]
+            parts = [self.recipe(part) for part in (value.func, value.args, dict(value.keywords))]
             return lambda moment: _partial(*[part(moment) for part in parts])
         if kind is FunctionType and all(
-            is_filled(cell) and self._is_outside(cell.cell_contents) for _, cell in closure_of(thing)
+            is_filled(cell) and self._is_outside(cell.cell_contents) for _, cell in closure_of(value)
         ):
-            return self._kept(thing)
+            return self._kept(value)
         raise NoRecipe(f"an object of the class {kind.__name__}")
 
-    def _kept(self, thing: Any) -> Recipe:
+    def _kept(self, value: Any) -> Recipe:
         self.keeps_objects = True
-        return lambda moment: thing
+        return lambda moment: value
 
     def _is_outside(self, content: Any) -> bool:
         return type(content) in PLAIN_TYPES or (
@@ -180,26 +180,26 @@ class RecipeBook:
             return lambda moment: _python_number(take(moment))
         return lambda moment: take(moment)[()]
 
-    def _of_items(self, thing: Any, items: list[tuple[Any, Any]]) -> Recipe:
+    def _of_items(self, value: Any, items: list[tuple[Any, Any]]) -> Recipe:
         """Return how a container or object is made of its items; it may contain itself."""
         parts: list[tuple[Any, Recipe]] = []
-        kind, number = type(thing), id(thing)
-        empty = _maker_of_empty(thing)
+        kind, number = type(value), id(value)
+        empty = _maker_of_empty(value)
 
         def make(moment: Moment) -> Any:
-            made = moment.made.get(number)
-            if made is not None:
-                return made
+            container = moment.made.get(number)
+            if container is not None:
+                return container
             if empty is None:
                 content = [part(moment) for _, part in parts]
-                made = tuple.__new__(kind, content) if issubclass(kind, tuple) else kind(content)
-                moment.made[number] = made
-                return made
-            moment.made[number] = made = empty()
-            _fill(made, [(key, part(moment)) for key, part in parts])
-            return made
+                container = tuple.__new__(kind, content) if issubclass(kind, tuple) else kind(content)
+                moment.made[number] = container
+                return container
+            moment.made[number] = container = empty()
+            _fill(container, [(key, part(moment)) for key, part in parts])
+            return container
 
-        self._known[number] = thing, make
+        self._known[number] = value, make
         parts += [(self._spec.original(key), self.recipe(item)) for key, item in items]
         return make
 
@@ -216,25 +216,25 @@ def _partial(function: Any, args: Any, keywords: Any) -> Any:
     return functools.partial(function, *args, **keywords)
 
 
-def _maker_of_empty(thing: Any) -> Callable[[], Any] | None:
+def _maker_of_empty(value: Any) -> Callable[[], Any] | None:
     """Return what makes an object of the same type without content; None for one that is made with its content."""
-    kind = type(thing)
+    kind = type(value)
     if issubclass(kind, tuple | frozenset):
         return None
     if kind is deque:
-        return functools.partial(deque, maxlen=thing.maxlen)
+        return functools.partial(deque, maxlen=value.maxlen)
     if kind is defaultdict:
-        return functools.partial(defaultdict, thing.default_factory)
+        return functools.partial(defaultdict, value.default_factory)
     if kind in (*_KEYED, *_LISTED, SimpleNamespace):
         return kind
     return functools.partial(object.__new__, kind)
 
 
-def _fill(made: Any, items: list[tuple[Any, Any]]) -> None:
-    if isinstance(made, list | deque):
-        made.extend([item for _, item in items])
-    elif isinstance(made, set):
-        made.update([item for _, item in items])
+def _fill(container: Any, items: list[tuple[Any, Any]]) -> None:
+    if isinstance(container, list | deque):
+        container.extend([item for _, item in items])
+    elif isinstance(container, set):
+        container.update([item for _, item in items])
     else:
         for key, item in items:
-            set_content(made, key, item)
+            set_content(container, key, item)
