@@ -83,7 +83,7 @@ def promote_all() -> None:
 
 
 class _Frozen:
-    """What is known of objects that ``gc.freeze()`` has set aside: those of some types, found by a walk over all objects.
+    """The objects that ``gc.freeze()`` has set aside, as far as they are known: those of some types, found by a walk over all objects.
 
     Attributes
     ----------

@@ -73,7 +73,7 @@ FILE_BYTES: Final = 2e8
 """Bytes a second that go to a scratch file, or come from it: measured 2e8, most of it for the system's work on each new page."""
 
 FILE_SECONDS: Final = 2e-3
-"""What it takes to make a scratch file and to map it."""
+"""The cost of making and mapping a scratch file."""
 
 CACHE_LINE: Final = 64
 """Bytes of a line of the caches."""

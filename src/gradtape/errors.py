@@ -335,7 +335,7 @@ def is_defect(error: Exception) -> bool:
 
 
 class GradtapeWarning(UserWarning):
-    """The root of what gradtape warns of; what it says is in the attributes of `GradtapeError`."""
+    """The base class of gradtape's warnings, with the attributes of `GradtapeError`."""
 
     what: str = ""
     where: Any = None

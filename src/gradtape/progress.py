@@ -133,7 +133,7 @@ def _user_line() -> str:
 
 
 class _Work:
-    """What is counted, and its bar, which the watcher shows."""
+    """A count, and its bar, which the watcher shows."""
 
     __slots__ = ("_begin", "_closed", "_count", "_late", "_over", "_unit", "_what")
 

@@ -1,4 +1,4 @@
-"""Statements: what the two IRs of loops have in common. A statement is a record that uses operands, defines others, and holds blocks."""
+"""Statements, which the two IRs of loops have in common. A statement is a record that uses operands, defines others, and holds blocks."""
 
 from __future__ import annotations
 

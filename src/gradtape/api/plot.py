@@ -21,7 +21,7 @@ from gradtape.trees import flatten, flatten_with_none, place_of_leaf
 
 Function = Callable[..., Any]
 BAD: Final = "crimson"
-"""The colour of what is None, NaN or infinite."""
+"""The colour of values that are None, NaN or infinite."""
 UNITS: Final = (("seconds", 1.0), ("milliseconds", 1e3), ("microseconds", 1e6))
 SHORT: Final = (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
 """Units of time, and how many of them a second has."""

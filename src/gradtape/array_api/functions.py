@@ -70,7 +70,7 @@ def iinfo(type: Any, /) -> np.iinfo[Any]:
 
 
 class FloatLimits(NamedTuple):
-    """The limits of a floating dtype: what the standard asks of ``finfo``."""
+    """The limits of a floating dtype, as the standard requires them of ``finfo``."""
 
     bits: int
     eps: float

@@ -21,7 +21,7 @@ __array_api_version__ = "2025.12"
 
 
 class __array_namespace_info__(np.__array_namespace_info__):  # type: ignore[misc] # final in its stub
-    """What the standard tells of a namespace."""
+    """The properties of a namespace that the standard defines."""
 
     def devices(self) -> tuple[str, ...]:  # type: ignore[override] # the difference between the versions
         """Return the devices, of which there is one."""

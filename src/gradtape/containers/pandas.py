@@ -22,7 +22,7 @@ _LEAVES: Final = "_gradtape_leaves"
 
 
 class Axes:
-    """What a table of pandas is but for its numbers.
+    """The structure of a pandas table: everything but its numbers.
 
     Attributes
     ----------

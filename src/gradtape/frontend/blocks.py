@@ -1,4 +1,4 @@
-"""Basic blocks of simple instructions: what a code object does."""
+"""The basic blocks of a code object, with simple instructions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BasicBlock:
 
 @record
 class Code:
-    """What a code object does.
+    """The blocks of a code object.
 
     Attributes
     ----------

@@ -207,7 +207,7 @@ class Interpreter:
     Attributes
     ----------
     path : tuple
-        Which calls and unrolled iterations lead to what is being interpreted.
+        The calls and unrolled iterations that lead to the current instruction.
     storages : dict
         What is known of the carries of loops from earlier passes, by path and loop.
     growths : dict
@@ -414,7 +414,7 @@ class Interpreter:
         return check_usable(content, name)
 
     def settle(self) -> None:
-        """Store the expressions that temporaries hold: what they read is about to be overwritten."""
+        """Store the expressions that temporaries hold, because the arrays that they read are about to be overwritten."""
         for frame in self.frames:
             for name in frame.deferred:
                 if is_deferred(frame.names.get(name)):
@@ -517,7 +517,7 @@ class Interpreter:
         return value
 
     def items(self, value: Any) -> Sequence[Any] | None:
-        """Return the items of what is a static sequence."""
+        """Return the items of a static sequence."""
         if isinstance(value, ListReference):
             return self.list_items(value)
         if isinstance(value, tuple | list | range | str):
@@ -653,7 +653,7 @@ class Interpreter:
     # Functions
 
     def close(self, value: Any) -> Closure | None:
-        """Return a function of Python as a closure; None for what is none."""
+        """Return a Python function as a closure; None for anything else."""
         value = getattr(value, "py_func", value)
         if isinstance(value, Closure):
             return value

@@ -157,7 +157,7 @@ class _Jump:
 
 @record
 class _Block:
-    """What is inside may jump to the end of it."""
+    """A block whose statements may jump to its end."""
 
     label: Label
     nodes: list[_Raw]
@@ -165,7 +165,7 @@ class _Block:
 
 @record
 class _Loop:
-    """An endless loop; what is inside may jump to its beginning."""
+    """An endless loop whose statements may jump to its beginning."""
 
     label: Label
     nodes: list[_Raw]
@@ -400,7 +400,7 @@ def _names(labels: set[Label]) -> list[str]:
 
 
 def _ended(loop: list[Node], body: _Lowered, exhausted: list[_Raw], follow: frozenset[Label]) -> _Lowered:
-    """Return a loop with what is run where no jump has left it."""
+    """Return a loop with its else clause, which runs unless a jump has left the loop."""
     rest = lower(exhausted, follow)
     guarded = rest.nodes
     for label in sorted(body.pending):

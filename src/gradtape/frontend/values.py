@@ -1,4 +1,4 @@
-"""Abstract values: what the abstract interpreter knows of what a name holds.
+"""Abstract values: the knowledge of the abstract interpreter about the content of a name.
 
 A number that depends on data is a 0-d `Value`, an array an `Expression`. Everything else that a name can hold is known: Python's numbers,
 strings, functions, modules and dtypes stand for themselves, tuples are tuples of abstract values. The classes below stand for what has no
@@ -45,7 +45,7 @@ MISSING: Final = Missing()
 
 @record
 class Conflict:
-    """What a name holds whose contents differ between two branches, or two iterations, so that it cannot be used.
+    """The content of a name that differs between two branches, or two iterations, and cannot be used.
 
     Attributes
     ----------

@@ -64,7 +64,7 @@ def spend(steps: int) -> None:
 
 @contextmanager
 def budget(graph: Graph) -> Iterator[None]:
-    """Bound the work of what is inside by the size of a graph; inside another bound that one holds.
+    """Bound the work in a block by the size of a graph; inside another bound, that one holds.
 
     Raises
     ------

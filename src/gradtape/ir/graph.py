@@ -335,7 +335,7 @@ class Node:
 
     @property
     def types(self) -> tuple[Aval, ...]:
-        """What the outputs are."""
+        """The outputs."""
         return self._types
 
     @property

@@ -91,7 +91,7 @@ class _Writer:
             self._assign([names[out] for out in node.outs], branch.outputs, inner, indent + " " * 8)
 
     def _loop(self, node: Node, names: dict[Value, str], indent: str) -> None:
-        """Write a loop: what is carried has the names of the results from the beginning."""
+        """Write a loop: carries have the names of the results from the beginning."""
         params, outs = node.params, node.outs
         body, *conditions = bodies_of(node)
         carries: int = params["carries"]

@@ -1,4 +1,4 @@
-"""Abstract values: what is known of an array before it has been computed."""
+"""Abstract values: the properties of an array that are known before it is computed."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The kinds of ops: what is true of every row of a kind."""
+"""The kinds of ops, with the facts that hold for every row of a kind."""

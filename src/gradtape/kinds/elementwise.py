@@ -598,7 +598,7 @@ def body_cost(body: Body) -> float:
 
 
 def flat(z: Value, *args: Value, **params: Any) -> Value:
-    """The partial derivative of what is constant piece by piece: 0 (None would say that there is no path)."""
+    """The partial derivative of a piecewise constant function: 0 (None would mean that there is no path)."""
     return literal(0.0)
 
 

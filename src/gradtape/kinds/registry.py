@@ -84,7 +84,7 @@ def register(row: OpT) -> OpT:
 
 
 class Hooks:
-    """What the trace lends to the functions below it.
+    """Functions of the trace that lower layers call.
 
     Attributes
     ----------

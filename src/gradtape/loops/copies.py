@@ -46,7 +46,7 @@ class Copier:
     registers : mapping of str to Register, optional
         The registers that replace those defined outside, by name.
     suffix : str
-        Appended to the names of what is defined inside.
+        Appended to the names that are defined inside.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Copier:
         return statement.with_parts(self._number, define=self._defined)
 
     def _control_flow(self, statement: ControlFlow) -> ControlFlow:
-        """Return a copy of a sequential loop or a branch, or of what is done to a stack."""
+        """Return a copy of a sequential loop or a branch, or of an operation on a stack."""
         copy = statement.with_parts(self._number, self._inner, self._defined)
         if isinstance(copy, SequentialFor | WhileLoop):
             copy.pairs = self._pairs(copy.pairs)

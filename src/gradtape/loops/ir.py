@@ -404,7 +404,7 @@ class IndexSwitch(ControlFlow):
 
 @record
 class _OfStack(ControlFlow):
-    """What is done to a stack: memory that grows by entries of one size."""
+    """An operation on a stack: memory that grows by entries of one size."""
 
     stack: Buffer
 

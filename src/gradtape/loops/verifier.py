@@ -53,7 +53,7 @@ def verify_loops(program: LoopProgram, stage: str = "") -> None:
       block and in those inside it, from its definition on. Only what `Declare` makes is assigned to.
     - Positions are made of loop variables, with the ranges of their loops, and of integers that are known. Where a position depends on
       loop variables alone, it is in the buffer.
-    - Numbers, buffers and accumulators have the dtypes of what is stored in them.
+    - Numbers, buffers and accumulators have the dtypes of the values stored in them.
     - The buffers that a sequential loop swaps are alike, and each iteration writes the following one.
     - Loops make one iteration at least, and those over the lanes of vectors hold no loops.
 

@@ -48,17 +48,17 @@ from gradtape.transforms.observers import DerivativeSite
 Site: TypeAlias = Any
 
 Item: TypeAlias = Node | Statement
-"""What a step does: a node, of the graph or of the scalar code after the passes, or a statement of a procedure."""
+"""The source of a step: a node, of the graph or of the scalar code after the passes, or a statement of a procedure."""
 
 
 @record
 class Step:
-    """What is done for one node or statement.
+    """The work for one node or statement.
 
     Attributes
     ----------
     item : Node, Statement or None
-        None for what is there for no node.
+        None where it belongs to no node.
     name : str
         Of the op, or of what kind the statement is.
     site : Site or None
@@ -229,7 +229,7 @@ def _described(
 def _in_procedure(
     call: loops.RoutineCall, trips: int, procedures: Sequence[tuple[Procedure, Procedure]]
 ) -> list[Step]:
-    """Return what is done in the procedure that a routine is, if it is one."""
+    """Return the steps of the procedure that a routine is, if it is one."""
     if call.library != "procedure":
         return []
     called = call.numbers[0].procedure
@@ -491,7 +491,7 @@ def _moved(statement: Statement) -> int:
 
 
 def _type(statement: Statement) -> str:
-    """Return what is made, or where it is put."""
+    """Return the defined name, or the location that is written."""
     if isinstance(statement, Load):
         return f"{statement.out.dtype} of {statement.pointer.name}"
     if isinstance(statement, Store):

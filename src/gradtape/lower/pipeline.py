@@ -156,7 +156,7 @@ def _seconds(graph: Graph) -> float:
 
 @value_record
 class ProfiledProgram:
-    """A kernel that times itself, as `LoweredProgram`, and what is in the nests that are timed."""
+    """A kernel that times itself, as `LoweredProgram`, and the contents of the timed nests."""
 
     ir_text: str
     symbols: tuple[str, ...]

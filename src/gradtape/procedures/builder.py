@@ -35,7 +35,7 @@ Number = Value | int | float | bool | complex | np.generic
 
 
 def leaf(dtype: Any) -> Value:
-    """Return a new 0-d value without a history: what a statement defines."""
+    """Return a new 0-d value without a history, to be defined by a statement."""
     return Value(aval((), np.dtype(dtype)))
 
 

@@ -75,7 +75,7 @@ class Variable:
 
 
 Content: TypeAlias = Value | Pointer
-"""What a variable, a parameter or an entry of the tape holds."""
+"""The type of a variable, a parameter or an entry of the tape."""
 
 
 @record

@@ -65,7 +65,7 @@ class Source:
     checks : dict of int to Check
         By the line of its ``raise``, counted from 1.
     statements : list of Statement or None
-        By line: what it was written for.
+        By line: the statement or node that it belongs to.
     """
 
     text: str
@@ -131,7 +131,7 @@ class _Delayed:
 
 
 class _Scope:
-    """What is known in an open block, and how it is written."""
+    """The names that are known in an open block."""
 
     __slots__ = ("aliases", "codes", "delayed")
 

@@ -55,7 +55,7 @@ def outer_leaves(contents: Iterable[Content], inside: Iterable[Statement]) -> li
 
 
 def array_sizes(procedure: Procedure) -> dict[Pointer, int]:
-    """Return the number of elements of the arrays that have as many in each run: parameters, and what is allocated."""
+    """Return the number of elements of the arrays that have as many in each run: parameters and allocations."""
     sizes = {
         parameter: type_.size
         for parameter, type_ in zip(procedure.parameters, procedure.types, strict=True)

@@ -129,7 +129,7 @@ class _Verifier:
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
-        """Open a block: what it defines is unknown after it."""
+        """Open a block, whose definitions end with it."""
         self._scopes.append([])
         self._pure.append(set())
         yield

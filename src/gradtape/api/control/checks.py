@@ -146,7 +146,7 @@ def _is_index(value: Any) -> bool:
 
 
 def flag_of(flag: Any, caller: str, argument: str) -> bool:
-    """Return a flag; raise DtypeError for what is no bool."""
+    """Return a flag; raise DtypeError for anything but a bool."""
     if not isinstance(flag, bool | np.bool_):
         raise DtypeError(
             f"{caller}: {argument} must be a bool, got {kind_of(flag)}",

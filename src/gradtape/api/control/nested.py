@@ -138,7 +138,7 @@ def returned_nest(result: Any, like: NumericLeaves, name: str, where: Any) -> li
 
 
 def refuse_static(leaf: Any, name: str, where: Any) -> None:
-    """Raise DtypeError for what is neither an array nor a number."""
+    """Raise DtypeError unless a leaf is an array or a number."""
     if not is_numeric(leaf):
         raise DtypeError(
             f"{name} is {kind_of(leaf)}, which is neither an array nor a number",

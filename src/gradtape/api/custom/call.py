@@ -1,4 +1,4 @@
-"""What the custom derivatives share: their arguments as operands of a node, and rules that serve both modes."""
+"""Shared parts of custom derivatives: their arguments as operands of a node, and rules that serve both modes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Operands(Leaves):
         return all(mine is theirs for mine, theirs in zip(self.values, values, strict=True))
 
     def tangents(self, tangents: Sequence[Value | None]) -> tuple[Any, ...]:
-        """Return one tangent per argument: zeros where there is none, and None for what is no number."""
+        """Return one tangent per argument: zeros where there is none, and None for an argument that is not a number."""
         leaves = [_zeros_of(leaf) for leaf in self.leaves]
         for position, tangent in zip(self.positions, tangents, strict=True):
             if tangent is not None:

@@ -102,7 +102,7 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """What the user can do."""
+        """The remedy."""
         return REMEDIES.get(self.derivative_of or self.op, REMEDY)
 
 

@@ -1,4 +1,4 @@
-"""Graphs as data of JSON, and back: what is read is checked, and no code is made of it."""
+"""Graphs as JSON data, and back: input is checked, and no code is made from it."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class VaryingCall:
     def cells(
         self, sample: Callable[[TracedCall], Sample], fit: Callable[[Cell], T | None]
     ) -> list[tuple[Cell, T | None]]:
-        """Return boxes of lengths, each with what is fitted to its samples; None where the function has no result."""
+        """Return boxes of lengths, each with the fit to its samples; None where the function has no result."""
 
         def traced_sample(point: Point) -> Sample:
             traced = self.at(point)

@@ -146,7 +146,7 @@ class ForeignCode:
 
 
 class Results(NamedTuple):
-    """What a function returns for operands of some types."""
+    """The results of a function for operands of some types."""
 
     nesting: Any
     types: Sequence[Aval]
@@ -190,7 +190,7 @@ class ForeignFunction:
         return custom_call(outs, values, _OperatorRule(self, operator))
 
     def _results_of(self, types: Sequence[Aval], numbers: Callable[[], Sequence[NDArray]] | None) -> Results:
-        """Return what is returned for operands of some types; `numbers` computes them, if they can be computed."""
+        """Return the results for operands of some types; `numbers` computes them, if they can be computed."""
         key = tuple([(type_.shape, type_.dtype) for type_ in types])
         results = self._results.get(key)
         if results is None:

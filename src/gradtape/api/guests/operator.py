@@ -20,7 +20,7 @@ from gradtape.trees import flatten, structure_key, unflatten
 
 
 class Transforms(ABC):
-    """What a library makes of functions of its arrays."""
+    """The operators that a library makes of functions of its arrays."""
 
     @abstractmethod
     def jit(self, function: Callable[..., Any]) -> Callable[..., Any]:

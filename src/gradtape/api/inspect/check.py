@@ -1,4 +1,4 @@
-"""``python -m gradtape check``: a script, run as Python would run it, and a page of what is not compiled, differentiated or exact."""
+"""``python -m gradtape check``: a script, run as Python would run it, and a report of code that is not compiled, traced or exact."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class _Watch(Watch):
 
 
 class CheckedRun(WatchedRun):
-    """A run that is looked at for what is not compiled, not differentiated or not exact.
+    """A run that looks for code that is not compiled, not differentiated or not exact.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ class CheckedRun(WatchedRun):
                 warnings.showwarning = show
 
     def look_closer(self) -> None:
-        """Compute the derivatives that were asked for again, op by op; what the script prints meanwhile is not shown."""
+        """Compute the script's derivatives again, op by op; its output is hidden meanwhile."""
         assert isinstance(self._watch, _Watch)
         for site, points in self._watch.points.items():
             if not is_small(each.graph for each in site.specialisations()):

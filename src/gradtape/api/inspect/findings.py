@@ -64,7 +64,7 @@ class Finding:
     function : str
         The compiled function that it is about; empty for tapes.
     seconds : float or None
-        What it took in this run; None for what is not a matter of time.
+        Its time in this run; None for findings that are not about time.
     count : int
         How often it happened.
     """

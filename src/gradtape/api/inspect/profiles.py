@@ -132,7 +132,7 @@ class Report:
         return sorted(self.functions, key=lambda function: -float(getattr(function, ORDERS[order])))
 
     def text(self, order: Order = "total") -> str:
-        """Return what is printed, with the functions in another order; see `sorted`."""
+        """Return the printed report with the functions in another order; see `sorted`."""
         return profile_text(self.sorted(order), self._elapsed(), self.profiling)
 
     def to_dict(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from gradtape.runtime.profile.profiled_kernel import ProfiledKernel, profiled_ke
 from gradtape.trace.jit.callsite import CallSite
 
 PROFILING = "profiling"
-"""What the profiler itself spends: compiling kernels that time themselves, and linking them."""
+"""The time spent by the profiler itself: compiling kernels that time themselves, and linking them."""
 
 
 class _Code:
@@ -47,7 +47,7 @@ class Metered:
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """What is known of one function, or of one line that asks a tape for numbers.
+    """The measurements of one function, or of one line that reads numbers from a tape.
 
     Attributes
     ----------

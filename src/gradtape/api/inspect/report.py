@@ -21,7 +21,7 @@ BETWEEN: Final = "between"
 
 @dataclass(frozen=True, slots=True)
 class LineFigures:
-    """What a nest computes for one line of the user's code.
+    """The part of a nest that belongs to one line of the user's code.
 
     Attributes
     ----------

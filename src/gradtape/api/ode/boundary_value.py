@@ -75,7 +75,7 @@ class BoundaryValueCall:
         return self._checked("fun", array_of(called(self.call.given["fun"], arguments)), self.size)
 
     def bc(self, first: Any, last: Any, p: Any) -> Any:
-        """Return what is zero where the boundary conditions hold, (n + k,)."""
+        """Return the residual of the boundary conditions, (n + k,)."""
         arguments = (first, last, *self._passed(p))
         return self._checked("bc", array_of(called(self.call.given["bc"], arguments)), self.size + self.count)
 
@@ -151,7 +151,7 @@ class BoundaryValueCall:
         return np.reshape(unknowns[:count], (-1, self.size)), unknowns[count:]
 
     def residual(self, unknowns: Any) -> Any:
-        """Return what is zero for the solution."""
+        """Return the residual, which is zero at the solution."""
         states, p = self.split(unknowns)
         ends = self.flow(self.nodes[:-1], self.nodes[1:], states[:-1], p)
         return np.concatenate([np.reshape(states[1:] - ends, -1), self.bc(states[0], states[-1], p)])

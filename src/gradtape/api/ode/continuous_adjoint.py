@@ -39,7 +39,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import unwrap
 
 WINDOW_BYTES: Final = 2**23
-"""What the steps of a window may take."""
+"""The memory limit of the steps of a window."""
 
 WINDOW_STEPS: Final = (8, 256)
 """The fewest and the most steps of a window."""

@@ -52,7 +52,7 @@ OWN = ("Taylor",)
 """The methods that SciPy does not have."""
 
 OWN_CALLER = "gt.scipy.solve_ivp"
-"""What was called where our loops make the steps."""
+"""The function that was called where gradtape's loops make the steps."""
 
 OPTIONS = {"rtol": 1e-3, "atol": 1e-6, "max_step": np.inf, "first_step": None}
 

@@ -133,7 +133,7 @@ def _has_traced_rows(mass: Any) -> bool:
 
 
 class Nature(NamedTuple):
-    """What the elements of a mass matrix say before the program runs.
+    """The facts about a mass matrix that follow from its elements before the program runs.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ class Newton(NamedTuple):
 
 
 def newton_tolerance(problem: Problem) -> Any:
-    """Return how large, against the allowed errors, what is left of Newton's iteration may be, as SciPy chooses it."""
+    """Return the tolerance of Newton's iteration, relative to the allowed errors, as SciPy chooses it."""
     rtol = np.min(problem.rtol)
     return np.maximum(10 * np.finfo(float).eps / rtol, np.minimum(0.03, rtol**0.5))
 

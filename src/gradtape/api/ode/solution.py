@@ -41,7 +41,7 @@ class Method(Protocol):
 
 
 class Unknown(NamedTuple):
-    """What is not known of a result before the program runs: of which call, how many of which things, and how to do without it."""
+    """A part of a result that is not known before the program runs: of which call, how many of which things, and the remedy."""
 
     call: str
     things: str

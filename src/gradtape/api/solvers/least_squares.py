@@ -25,7 +25,7 @@ LOSSES: Final[dict[str, Callable[[Any], Any]]] = {
     "cauchy": np.log1p,
     "arctan": np.arctan,
 }
-"""What is summed of the squares of residuals, as SciPy defines it."""
+"""The loss that is summed over the squares of residuals, as SciPy defines it."""
 
 
 def _finite(bounds: Any) -> Any:

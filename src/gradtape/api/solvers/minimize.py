@@ -45,7 +45,7 @@ WITH_HESSIAN: Final = frozenset({"dogleg", "trust-exact"})
 
 
 class Problem:
-    """A minimisation: what is minimised, and its limits.
+    """A minimisation: the objective and its limits.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Problem:
         self.takes_hessians = False
 
     def function(self, x: Any) -> Any:
-        """Return what is minimised, as a number."""
+        """Return the objective as a number."""
         return np.reshape(self._function(x), ())
 
     def solved(
@@ -142,7 +142,7 @@ class Problem:
         return multipliers, solution
 
     def _active(self, function: Bound, others: list[Bound], ends: Any, bounds: Any, x: Any) -> dict[str, Any]:
-        """Return what is active at a minimum, as numbers: the fields of `Optimum` that are not known."""
+        """Return the active bounds and constraints at a minimum, as numbers: the fields of `Optimum` that are not known."""
         sides = side_of(x, *bounds) if bounds else np.zeros(x.shape, int)
         if self.fixed is not None:
             sides = np.where(self.fixed, 2, sides)

@@ -1,4 +1,4 @@
-"""The equations of a minimum with bounds and constraints: those of Karush, Kuhn and Tucker, with what is active as equalities."""
+"""The equations of a minimum with bounds and constraints: those of Karush, Kuhn and Tucker, with the active ones as equalities."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Box(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """A minimum, and what is active there, as numbers.
+    """A minimum, and its active bounds and constraints, as numbers.
 
     Attributes
     ----------

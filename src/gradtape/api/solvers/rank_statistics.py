@@ -24,7 +24,7 @@ from gradtape.trace.patching.functions import Function
 from gradtape.trace.patching.opaque import paused, traced_parts
 
 FIELDS: Final = ("statistic", "pvalue", "correlation", "zstatistic")
-"""What the results have of numbers that depend on the samples."""
+"""The fields of results that depend on the samples."""
 
 
 def _rank_statistic(name: str) -> Function:

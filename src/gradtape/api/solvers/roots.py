@@ -22,7 +22,7 @@ from gradtape.api.transforms.functional import jacobian
 from gradtape.api.transforms.gradient import grad, jvp
 
 REPORT: Final = {"iterations": 0, "function_calls": 0, "converged": True}
-"""What is said of a root of a function of one variable besides, and its types."""
+"""The further fields of a root of a function of one variable, and their types."""
 
 
 def _report(solution: dict[str, Any], root: Any, method: str) -> Any:

@@ -242,7 +242,7 @@ def _result(results: dict[str, Any], name: str, example: Any) -> Any:
 
 
 def result_of(fields_of_result: dict[str, Any], **fields: Any) -> Any:
-    """Return a result as SciPy's solvers do: what was found, with some of its fields anew."""
+    """Return a result as SciPy's solvers do: the fields that were found, with some replaced."""
     optimize: Any = importlib.import_module("scipy.optimize")
     result = (
         fields_of_result

@@ -175,7 +175,7 @@ def _own_graph(inner: Any, transform: str, args: Any, kwargs: Any) -> Graph | No
 
 
 def prepared(graph: Graph) -> Graph:
-    """Return a graph with what a reader does not want to see left out: calls, copies, what is computed twice, and what nobody needs."""
+    """Return a graph without details that a reader does not need: calls, copies, duplicates and unused values."""
     for step in (
         inline_calls,
         inline_custom_calls,

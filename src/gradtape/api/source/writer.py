@@ -432,7 +432,7 @@ class _Block:
         self._writer.lines.extend(deeper + line for line in after)
 
     def _loop(self, node: Node) -> None:
-        """Write a loop: what is carried has the names of the results from the beginning."""
+        """Write a loop: carries have the names of the results from the beginning."""
         params, outs = node.params, node.outs
         body, *conditions = bodies_of(node)
         carries, consts = params["carries"], params["consts"]

@@ -58,7 +58,7 @@ NUMBERS: Final = (np.ndarray, np.generic, int, float, complex)
 
 
 class Source(NamedTuple):
-    """What a derivative is asked in.
+    """The sources of a derivative.
 
     Attributes
     ----------

@@ -395,7 +395,7 @@ def _name_of(function: ast.expr) -> str:
 
 
 _flows: Final[LRU[tuple[Any, ...], tuple[Any, frozenset[int]]]] = LRU(lambda: 256)
-"""What was found, with the places, which keep their code alive: a loop of training asks for the same in each step."""
+"""The answers by place, which keep their code alive: a loop of training asks for the same in each step."""
 
 
 def reached(chain: Sequence[Place], uses: Sequence[Place], is_text: bool = False) -> frozenset[int]:

@@ -166,7 +166,7 @@ def _random_like(tree: Any, rng: np.random.Generator) -> Any:
 
 
 def _weights_like(tree: Any, rng: np.random.Generator) -> Any:
-    """Return random weights of results; what is no float has none."""
+    """Return random weights of results; a result that is not a float has none."""
     leaves, spec = flatten(tree)
     weights = [
         _random(np.shape(leaf), dtype, rng)

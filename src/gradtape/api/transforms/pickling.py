@@ -108,7 +108,7 @@ def pickled_as_call(transform: Callable[P, F]) -> Callable[P, F]:
 
 
 class _Body:
-    """What a transform compiles of a function: a transform with its options."""
+    """A transform with its options, which compiles a program of a function."""
 
     __slots__ = ("_options", "_others", "_transform")
 

@@ -1,4 +1,4 @@
-"""Recordings of functions: what the function transforms share around `transforms.vjp` and `transforms.jvp`."""
+"""Recordings of functions, shared by the function transforms around `transforms.vjp` and `transforms.jvp`."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class _NotShared(OutcomeFailed):
 
 
 class _Thread(threading.local):
-    """What is in force on a thread.
+    """The settings in force on a thread.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ def _may_outlive(spec: CaptureSpec, specialisation: Specialisation) -> bool:
 
 
 class Family:
-    """What a transform has made, with some options, of functions that have one code.
+    """The results of a transform, with some options, for functions that have one code.
 
     Attributes
     ----------

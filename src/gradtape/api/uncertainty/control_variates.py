@@ -62,7 +62,7 @@ class Track(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of all decisions of a sample, or of each sample.
+    """The facts about all decisions of a sample, or of each sample.
 
     Attributes
     ----------

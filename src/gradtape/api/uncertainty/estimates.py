@@ -38,7 +38,7 @@ SHOWN: Final = 20
 
 
 class Fit:
-    """What a result's uncertainty is computed from: the function that was minimised. It is not pickled with the result.
+    """The origin of a result's uncertainty: the function that was minimised. It is not pickled with the result.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Fit:
     args : tuple
         Its further arguments.
     flat : callable
-        ``flat(function, x, *args) -> number``: what was minimised.
+        ``flat(function, x, *args) -> number``: the objective.
     bounds : scipy.optimize.Bounds or None
         Of the unknowns, as a vector.
     refused : str

@@ -51,7 +51,7 @@ holds in states that are rare as well."""
 
 
 class Steps(NamedTuple):
-    """What is the same in all samples of the steps of `Known`.
+    """The part of the steps of `Known` that all samples share.
 
     Attributes
     ----------
@@ -381,7 +381,7 @@ def _fitted(part: _Part, fit: _Fit, is_square: bool) -> Any:
 
 
 def _rest(part: _Part, fit: _Fit, is_square: bool) -> Any:
-    """Return what is left of the results."""
+    """Return the residual of the results."""
     return part.result - fit.mean - _fitted(part, fit, is_square)
 
 

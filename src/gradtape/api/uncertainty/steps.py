@@ -1,4 +1,4 @@
-"""What is known of the random numbers of a sample step by step: increments of martingales, and numbers that describe the state before.
+"""The facts about the random numbers of a sample, step by step: increments of martingales, and numbers that describe the state before.
 
 A step is a comparison of a uniform number; its increment is the outcome less its probability. A control is any other draw, or the outcome
 of a search: functions of it whose means are 0 whatever came before, and which move with the parameters.

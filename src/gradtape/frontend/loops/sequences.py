@@ -27,7 +27,7 @@ from gradtape.records import record
 
 @record
 class Sequence:
-    """What a loop runs over.
+    """A sequence that a loop runs over.
 
     Attributes
     ----------

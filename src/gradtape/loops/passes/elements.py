@@ -1,4 +1,4 @@
-"""What a loop does to the elements of long arrays: which ones it reads and writes at their own position, and what it adds up over them."""
+"""The effects of a loop on the elements of long arrays: those it reads and writes at their own position, and its sums over them."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def parallelise(program: LoopProgram) -> LoopProgram:
 
 @record
 class _ParallelPlan:
-    """What is known of a loop over rows.
+    """The facts about a loop over rows.
 
     Attributes
     ----------

@@ -72,7 +72,7 @@ def block_rows(program: LoopProgram) -> LoopProgram:
 
 @record
 class _BlockingPlan:
-    """What is known of a loop over rows.
+    """The facts about a loop over rows.
 
     Attributes
     ----------

@@ -75,7 +75,7 @@ def strip_mine(program: LoopProgram) -> LoopProgram:
 
 @record
 class _Effects:
-    """What a statement reads and changes.
+    """The effects of a statement.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the builders of a program share with those of the bodies in it."""
+"""State that the builders of a program share with those of its bodies."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class CFunction:
     parameters, results : tuple of Operand
         The first inputs of the graph, and its outputs.
     hidden : tuple of ndarray
-        The last inputs of the graph, which are no parameters: what the function read from outside.
+        The last inputs of the graph, which are not parameters: the arrays that the function captures.
     lengths : tuple of (str, str)
         The lengths that vary, which are the first parameters: their names, and what the header says about them.
     """

@@ -1,4 +1,4 @@
-"""The printer of procedures as C functions: what was compiled from its source code."""
+"""The printer of procedures, which come from code that was translated, as C functions."""
 
 from __future__ import annotations
 

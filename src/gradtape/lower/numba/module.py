@@ -198,7 +198,7 @@ class EntryPoint:
     results : tuple of int
         Which outputs of the graph it returns.
     hidden : tuple of ndarray
-        The last inputs of the graph, which are no parameters: what the function reads from outside.
+        The last inputs of the graph, which are not parameters: the arrays that the function captures.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The writer of a procedure's functions: operands, memory and blocks, and what is decided of the whole procedure before."""
+"""The writer of a procedure's functions: operands, memory and blocks, and the plan for the whole procedure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ StatementEmitters: TypeAlias = "Mapping[type, Callable[[ProcedureEmitter, Any], 
 
 @record
 class EmissionPlan:
-    """What is decided of a procedure before its functions are written.
+    """The plan for a procedure, made before its functions are written.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class EmissionPlan:
     exact : set of Value
         Integers that do not overflow.
     rounded_alike : set of Value
-        Numbers that are compared with what is computed alike at another place.
+        Numbers that are compared with the same computation at another place.
     sums : dict of Value to Value
         Sums whose order is free, with what each adds.
     allocations : Allocations
@@ -90,7 +90,7 @@ class EmissionPlan:
 
 
 def plan_emission(module: KernelModule, procedure: Procedure) -> EmissionPlan:
-    """Return what is decided of a procedure before its functions are written; metadata and array computations enter the module."""
+    """Return the plan for a procedure; metadata and array computations enter the module."""
     body = procedure.body
     streamed = streamed_loops(body, match_tape(body))
     alike = rounded_alike(procedure)
@@ -213,7 +213,7 @@ class ProcedureEmitter(ScalarEmitter):
         return parameters
 
     def begin(self) -> None:
-        """Append what is needed before the first statement."""
+        """Append the prologue before the first statement."""
         if self.checks:
             self.slot_named("%bad.slot", "i1", "false")
         if self.may_leave:
@@ -319,7 +319,7 @@ class ProcedureEmitter(ScalarEmitter):
             self.emitters[type(statement)](self, statement)
 
     def inner_block(self, statements: Sequence[Statement]) -> None:
-        """Append the statements of a block: what is computed in it is not known after it."""
+        """Append the statements of a block, whose values are not known after it."""
         self.known.append({})
         self.statements_of(statements)
         self.known.pop()

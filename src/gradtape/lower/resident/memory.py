@@ -22,7 +22,7 @@ from gradtape.lower.target.host import has_symbol
 
 ARENA: Final = "gradtape.arena."
 POOL: Final = "gradtape.pool."
-"""What the symbols of the routines of arenas and of the pool begin with."""
+"""The prefix of the symbols of the routines of arenas and of the pool."""
 
 LARGE: Final = 2**18
 """Bytes from which a block comes from the pool; the C library keeps smaller blocks by itself."""
@@ -43,7 +43,7 @@ _CHUNK: Final = 2**16
 """Bytes of a chunk and of a tape at least."""
 
 _CHUNK_HEAD: Final = 128
-"""Bytes that a chunk needs besides the arrays in it: its head, and what is lost to alignment."""
+"""Bytes that a chunk needs besides the arrays in it: its head, and padding."""
 
 _ARENA_ROUTINES: Final = {
     "take": "take_arena",

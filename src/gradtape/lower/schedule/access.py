@@ -32,7 +32,7 @@ SEGMENTS: Final = 16
 
 @record
 class Access:
-    """What a nest reads and computes.
+    """The reads and computations of a nest.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What an element of each value costs the scheduler, in additions, and what is better stored than computed again."""
+"""The cost of an element of each value, in additions, and the values that are better stored than computed again."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class ElementInterpreter(ABC, Generic[T]):
 
     @abstractmethod
     def lookup(self, value: Value, index: Where) -> T | None:
-        """Return what is already known of this element."""
+        """Return the cached result for this element."""
 
     @abstractmethod
     def memoise(self, value: Value, index: Where, element: T) -> None:

@@ -104,7 +104,7 @@ class LoopNest:
     carried_to : Buffer or None
         Where an iteration leaves the carry for the next one.
     guard : (int, int) or None
-        The number of the guard, and what is expected.
+        The number of the guard, and the expected value.
     """
 
     value: Value

@@ -27,7 +27,7 @@ from gradtape.transforms.procedures.ops import ProcedureOp
 
 @frozen_record
 class MemoryOperands:
-    """What a graph needs in memory however it is scheduled.
+    """The values that a graph needs in memory however it is scheduled.
 
     Attributes
     ----------

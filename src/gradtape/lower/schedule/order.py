@@ -1,4 +1,4 @@
-"""The schedule of a graph: what is computed in which loop, in which order, and what is stored."""
+"""The schedule of a graph: the loop of each computation, the order of the loops, and the stored arrays."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def schedule(
     prefix: str = "",
     outline: bool = False,
 ) -> Schedule:
-    """Decide what is computed in which loop, and what is stored.
+    """Assign computations to loops, and choose the arrays to store.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class _Attempt:
         self.assignment.choose_in_place(outline, replaces)
 
     def recomputed(self, uses: Mapping[Value, int]) -> set[Value]:
-        """Return what is computed so often, or in such an order, that it is better stored."""
+        """Return values that are computed so often, or in such an order, that they are better stored."""
         placements = self.fusion.placements
         repeated = _computed_twice(self.nests, self.accesses, placements, self.costs, uses, self.by_value)
         return repeated | _computed_out_of_order(self.graph, self.costs, self.by_value)
@@ -265,7 +265,7 @@ def _small_first(
     made_for: dict[LoopNest, LoopNest] = {}
 
     def needs(nest: LoopNest) -> set[LoopNest]:
-        """Return what must be placed before a nest, but for what is prepared for it."""
+        """Return the nests that must come before a nest, apart from its preparations."""
         required: set[LoopNest] = set()
         for read in accesses[nest].reads:
             required |= needs(read) if read in prepared else {read}

@@ -107,7 +107,7 @@ def capsule_pointer(capsule: object) -> int:
 
 
 LOOPS: Final = "scipy.special.loops."
-"""What the symbols of the loops of ufuncs begin with: ``scipy.special.loops.airy.d->dddd``, and the same with ``.data``."""
+"""The prefix of the symbols of the loops of ufuncs: ``scipy.special.loops.airy.d->dddd``, and the same with ``.data``."""
 
 _DATA: Final = ".data"
 

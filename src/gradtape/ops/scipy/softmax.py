@@ -59,7 +59,7 @@ def inexact(x: Value) -> Value:
 
 
 def largest_of(x: Value, axes: tuple[int, ...]) -> Value:
-    """Return what is taken out so that nothing overflows: the maximum, of complex numbers that of the real parts."""
+    """Return the shift that avoids overflow: the maximum, for complex numbers that of the real parts."""
     largest = reduce_max(real(x) if x.dtype.kind == "c" else x, axes=axes)
     return stop_gradient(convert(largest, x.dtype))
 

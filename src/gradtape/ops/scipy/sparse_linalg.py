@@ -31,7 +31,7 @@ HERMITIAN: Final = ("cg", "minres")
 
 
 class _Last:
-    """What was computed last from some arrays: the reverse sweep solves with the matrix of the forward sweep."""
+    """The last results by their arrays: the reverse sweep solves with the matrix of the forward sweep."""
 
     def __init__(self, count: int) -> None:
         self._count = count

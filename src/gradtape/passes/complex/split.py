@@ -50,7 +50,7 @@ def is_complex(value: Value) -> bool:
 
 
 class ComplexSplit:
-    """What the values of the old graph are in the new one."""
+    """The values of the new graph by those of the old one."""
 
     __slots__ = ("_becomes", "_flat", "_parts")
 

@@ -128,7 +128,7 @@ class _Sinking(BlockPass):
     def _sunk(
         self, before: Sequence[Statement], branch: If, after: Sequence[Statement]
     ) -> list[Statement] | None:
-        """Return a branch with what is moved into it, and what stays behind it; None if nothing is moved."""
+        """Return a branch with the statements moved into it, and those that stay after it; None if nothing is moved."""
         for is_first, own, other in (
             (True, branch.then, branch.otherwise),
             (False, branch.otherwise, branch.then),

@@ -80,7 +80,7 @@ class _Resets(Rewriter):
                 self._enter(block, (*around, statement))
 
     def _array(self, allocation: Allocate) -> None:
-        """Take note of what is dropped for an array."""
+        """Note the statements that are dropped with an array."""
         pointer, size = allocation.out, number_of(allocation.size)
         every = self._users.get(pointer, [])
         users = [s for s in every if isinstance(s, Load | Store)]

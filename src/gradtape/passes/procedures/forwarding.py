@@ -43,7 +43,7 @@ MOST_PAIRS: Final = 24
 
 
 def forward_elements(procedure: Procedure) -> Procedure:
-    """Return the procedure without loads and reads of what is known; the same procedure where there are none.
+    """Return the procedure without loads and reads of known values; the same procedure where there are none.
 
     Examples
     --------
@@ -198,7 +198,7 @@ class _OverwrittenStores:
 
 
 class _Elements(Generic[T]):
-    """Elements of arrays, and what is known of each.
+    """Elements of arrays with their known values.
 
     They are grouped by pointer and by the index without its constant term. Two elements of one group are the same or apart, as
     their constant terms tell; nothing is known of elements of different groups. So a write leaves one group of its memory, and takes
@@ -222,12 +222,12 @@ class _Elements(Generic[T]):
         )
 
     def get(self, pointer: Pointer, index: Value) -> T | None:
-        """Return what is known of an element, or None."""
+        """Return the known value of an element, or None."""
         terms, constant = self._sums.split(index)
         return self._memories.get(pointer.memory, {}).get((pointer, terms), {}).get(constant)
 
     def set(self, pointer: Pointer, index: Value, content: T) -> None:
-        """Keep what is known of an element."""
+        """Keep the known value of an element."""
         terms, constant = self._sums.split(index)
         groups = self._memories.setdefault(pointer.memory, {})
         groups.setdefault((pointer, terms), {})[constant] = content

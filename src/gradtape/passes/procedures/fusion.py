@@ -95,7 +95,7 @@ def _nested(loop: Statement) -> For | None:
 
 
 class _Effects(NamedTuple):
-    """What a statement reads, writes and defines, with the blocks in it; the tape is None."""
+    """The locations that a statement, with its blocks, reads, writes and defines; the tape is None."""
 
     reads: set[Memory | Variable | None]
     writes: set[Memory | Variable | None]

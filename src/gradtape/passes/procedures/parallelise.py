@@ -272,7 +272,7 @@ class _BlockRewriter(Rewriter):
 
 @record
 class Sharing:
-    """What the blocks of a parallel loop share.
+    """The data that the blocks of a parallel loop share.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Optimisation of procedures: the passes over graphs on the scalar code, and the removal of what is dead."""
+"""Optimisation of procedures: the passes over graphs on the scalar code, and the removal of dead code."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def block_products(procedure: Procedure) -> Procedure:
 
 
 class _Tables(NamedTuple):
-    """What is allocated for a product: tiles of the matrix, panels of vectors, and the table of sums of one block."""
+    """The arrays that a product allocates: tiles of the matrix, panels of vectors, and the table of sums of one block."""
 
     tiles: Pointer
     panels: Pointer

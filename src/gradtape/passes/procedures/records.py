@@ -1,4 +1,4 @@
-"""Records on the tape without duplicates: what a record holds twice is pushed and popped once."""
+"""Records on the tape without duplicates: a value that a record holds twice is pushed and popped once."""
 
 from __future__ import annotations
 

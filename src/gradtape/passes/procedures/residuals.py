@@ -18,7 +18,7 @@ from gradtape.transforms.loops.residuals import is_expensive
 from gradtape.transforms.vjp import reverse_sweep
 
 MOST_BYTES: Final = 2**26
-"""What the residuals of one array computation may take in all iterations."""
+"""The memory limit of the residuals of one array computation over all iterations."""
 
 
 def keep_residuals(procedure: Procedure) -> None:

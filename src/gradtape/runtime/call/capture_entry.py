@@ -61,7 +61,7 @@ class Read(IntEnum):
     KNOWN = 0
     """Register `a`."""
     CELL = 1
-    """What the closure cell at address `a` holds."""
+    """The content of the closure cell at address `a`."""
     ENTRY = 2
     """Entry `b` of the dict in register `a`."""
     LIST = 3
@@ -86,7 +86,7 @@ class Read(IntEnum):
 
 
 class Test(IntEnum):
-    """What is checked. `c`, `d` and `e` are words of the check."""
+    """The kinds of checks. `c`, `d` and `e` are words of the check."""
 
     __test__ = False
 

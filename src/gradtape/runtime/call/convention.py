@@ -1,4 +1,4 @@
-"""The calling convention: what a native entry expects and returns, and the layout of its state.
+"""The calling convention: the arguments and results of a native entry, and the layout of its state.
 
 A kernel is ``int32_t kernel(void **inputs, void **outputs, void *workspace)``. Its inputs are followed by captured constants. It returns 0,
 or the number of a guard that does not hold (with the actual value in the workspace), or a negative number where the interpreter has to

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gradtape.lower.pipeline import LoweredProgram
 
 LOOP: Final = "gradtape.loop."
-"""What the symbols of loops' kernels begin with."""
+"""The prefix of the symbols of loops' kernels."""
 
 GIL_SECONDS: Final = 5e-6
 """Estimated time above which a kernel lets other threads run: taking the lock back costs about a tenth of it."""

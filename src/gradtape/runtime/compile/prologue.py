@@ -159,7 +159,7 @@ class Prologue:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of what is kept, and of the copies of inputs."""
+        """The bytes of kept results and of the copies of inputs."""
         copies = {id(array): array.nbytes for array in list(self._previous.values())}
         for entry in list(self.kept):
             copies.update((id(array), array.nbytes) for array in (*entry.inputs.values(), *entry.results))

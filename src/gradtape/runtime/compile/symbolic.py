@@ -365,7 +365,7 @@ class SymbolicCode(NamedTuple):
 
 
 families: Final[LRU[bytes, _Family]] = LRU(lambda: 8 * config.memory_cache)
-"""What has been seen of each form, by its hash."""
+"""The calls of each form so far, by its hash."""
 _lock: Final = new_lock(Rank.LEAF)
 symbolic_codes: Final[MemoryCache[bytes]] = MemoryCache()
 """Object code of templates, by their texts."""

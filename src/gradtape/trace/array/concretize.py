@@ -469,7 +469,7 @@ def concrete_key(key: Any, shape: Shape, *, masks: bool = False) -> Any:
     key : object
         What stands in the brackets.
     shape : tuple of int
-        The shape of what is indexed.
+        The shape of the indexed array.
     masks : bool
         Whether a mask may stay traced (for writes of one number).
     """

@@ -206,7 +206,7 @@ class StaleBase:
         raise self._view.refusal()
 
     def rebind(self, value: Value) -> None:
-        """Refuse: what a write to a part of it leaves as it is is not known."""
+        """Refuse: the elements that a write to a part would leave unchanged are not known."""
         raise self._view.refusal()
 
 

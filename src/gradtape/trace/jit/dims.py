@@ -128,7 +128,7 @@ class Shapes:
                 )
 
     def _arguments(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Return the arguments with a declared shape: what they are called, what they are, and the shape."""
+        """Return the arguments with a declared shape: name, argument and shape of each."""
         if isinstance(self.declared, Mapping):
             bound = _signature(name, function).bind(*args, **kwargs).arguments
             return [(repr(key), bound[key], shape) for key, shape in self.declared.items() if key in bound]
@@ -156,7 +156,7 @@ def _signature(name: str, function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _difference(length: int, expected: Dim | int, lengths: dict[str, int]) -> str:
-    """Return what is wrong with a length; nothing if it is right."""
+    """Return the problem of a length; "" if there is none."""
     if not isinstance(expected, Dim):
         return "" if length == expected else f"{length} is not {expected}"
     if length < expected.min:

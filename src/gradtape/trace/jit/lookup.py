@@ -1,4 +1,4 @@
-"""Lookup: which specialisation answers a call, by the signature of the call, what the function reads from outside, and guards."""
+"""Lookup: which specialisation answers a call, by the signature of the call, the captures of the function, and guards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Call observers: what is told of each call with arrays before it runs, and may answer in its place."""
+"""Call observers, which are notified of each call with arrays before it runs, and may answer in its place."""
 
 from __future__ import annotations
 

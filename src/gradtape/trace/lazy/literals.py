@@ -53,7 +53,7 @@ class Numbers(NamedTuple):
 
 
 class Structure:
-    """What is known of the regions with one structural key: in which of their literals they have differed."""
+    """The literals in which regions with one structural key have differed."""
 
     __slots__ = ("_last", "_varying")
 

@@ -361,7 +361,7 @@ class _Recording(NamedTuple):
 
 
 TapePrediction = _Line | _Recording
-"""What is known of a tape when it is entered."""
+"""The facts about a tape that are known when it is entered."""
 
 _lines: Final[dict[Any, _Line]] = {}
 """By instruction and settings: a plain table, which costs no call of a Python function for each tape."""

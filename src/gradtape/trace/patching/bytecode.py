@@ -125,7 +125,7 @@ def _callee_names(code: CodeType, here: int) -> tuple[str, ...]:
 
 
 class _Callees(NamedTuple):
-    """What is known of the calls of a code object: the names of the callees by the offsets of the calls."""
+    """The calls of a code object: the names of the callees by the offsets of the calls."""
 
     code: CodeType
     positions: list[tuple[int | None, int | None, int | None, int | None]]

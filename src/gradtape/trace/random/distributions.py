@@ -47,7 +47,7 @@ def _reparameterised(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def shape_of(size: Size, *parameters: Array) -> tuple[int, ...] | None:
-    """Return the shape of what is drawn; None for one number."""
+    """Return the shape of the draw; None for one number."""
     common = np.broadcast_shapes(*map(np.shape, parameters))
     if size is None:
         return common or None

@@ -133,7 +133,7 @@ def drawn_array(sampler: Sampler, generator: Any, parameters: Sequence[NDArray])
 
 
 class Change:
-    """What a trace has done to a generator, to be undone unless another thread has drawn from it since."""
+    """The changes that a trace has made to a generator, to be undone unless another thread has drawn from it since."""
 
     __slots__ = ("_after", "_before", "generator")
 

@@ -120,7 +120,7 @@ def beta(noise: Noise, a: Array, b: Array, size: Size = None) -> Array:
 
 @_sampled
 def dirichlet(noise: Noise, alpha: Array, size: Size = None) -> Array:
-    """Gamma numbers divided by their sum; for small shapes, shares of what is left, which are beta numbers."""
+    """Gamma numbers divided by their sum; for small shapes, shares of the remainder, which are beta numbers."""
     alpha = _operand(alpha)
     if alpha.ndim != 1:
         raise ValueError("alpha must be a one-dimensional array")

@@ -1,4 +1,4 @@
-"""Distances between points, and what is decided by them: nearest neighbours, codes of clusters, assignments."""
+"""Distances between points, and decisions by distance: nearest neighbours, codes of clusters, assignments."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def with_flat_roots(procedure: Procedure) -> Procedure:
 
 
 class _StoredOrders:
-    """The orders of what is loaded in a procedure: the least of all that is stored in the location anywhere."""
+    """The orders of loaded values in a procedure: the least of all values stored in the location anywhere."""
 
     def __init__(self, procedure: Procedure) -> None:
         statements = list(walk(procedure.body))
@@ -89,7 +89,7 @@ class _StoredOrders:
         return self._orders.get((location, signed), 1.0 if signed else 0.0)
 
     def _lower(self, found: Sequence[tuple[Value, Location]], applies: Sequence[Apply]) -> None:
-        """Let orders be at most those of what is stored."""
+        """Lower orders to those of the stored values."""
         orders = Orders(never_stop, self.of)
         for value, location in found:
             self._lower_one(location, value, orders)

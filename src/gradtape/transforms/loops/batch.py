@@ -34,7 +34,7 @@ from gradtape.transforms.loops.draft import (
 from gradtape.transforms.loops.ops import Repeat, Scan, Switch, While
 
 Batch: TypeAlias = Callable[[Sequence[Value], Mapping[Value, Value], int], list[Value | Shared]]
-"""``(outputs for one element, all elements of what is mapped, size)`` to the outputs for all elements."""
+"""``(outputs for one element, all elements of the mapped values, size)`` to the outputs for all elements."""
 
 Result: TypeAlias = tuple[Value | Shared, ...]
 

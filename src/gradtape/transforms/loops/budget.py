@@ -30,7 +30,7 @@ TREEVERSE_MOST: Final = 256
 
 
 class Record(NamedTuple):
-    """What a loop keeps for its backward loop.
+    """The memory that a loop keeps for its backward loop.
 
     Attributes
     ----------

@@ -178,7 +178,7 @@ class Kinks(Container[Value]):
         return [becomes.get(output, output) for output in outputs], bool(becomes)
 
     def product(self, square: SmoothSquare) -> Value | None:
-        """Return a product of squares, computed from what is squared; None where nothing of that is one of these values.
+        """Return a product of squares, computed from the squared values; None where none of them is one of these values.
 
         Parameters
         ----------

@@ -42,7 +42,7 @@ def empty_sum(variable: Variable) -> Literal:
 
 
 class _Taken(NamedTuple):
-    """What a store has taken: the adjoint of an element, and the statement that leaves it at zero."""
+    """The result of reversing a store: the adjoint of an element, and the statement that leaves it at zero."""
 
     pointer: Pointer
     key: object

@@ -71,7 +71,7 @@ class Adjoint:
     steps : dict
         By block and position: the statements of the reverse of the statement there, and of the nodes that stand after it.
     begins : dict
-        By block: what the reverse of the block begins with.
+        By block: the first statements of its reverse.
     inner : dict
         By statement of the reverse sweep: the blocks of which its blocks are the reverse.
     contents : list of (Place, Span)
@@ -197,7 +197,7 @@ class Adjoint:
         pull_back(node, needed_values, self._masked, never_stop)
 
     def _values_behind_infinite_slopes(self, nodes: Sequence[Node]) -> set[Value]:
-        """Return the active results of nodes whose slope may be infinite, and what is computed from them."""
+        """Return the active results of nodes whose slope may be infinite, and the values computed from them."""
         behind: set[Value] = set()
         for node in nodes:
             if self._may_have_infinite_slope(node) or not behind.isdisjoint(node.inputs):

@@ -2,7 +2,7 @@
 
 The body of a loop is pure: an element that is written makes a new array. The conversion finds the writes after which nothing needs the old
 array any more, and makes stores of them. Where the old array is needed, it is copied. Elementwise nodes and index maps have no memory:
-their elements are computed where they are read. What they read is stored before it is overwritten.
+their elements are computed where they are read. Their operands are stored before they are overwritten.
 """
 
 from __future__ import annotations

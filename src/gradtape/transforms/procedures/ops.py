@@ -91,7 +91,7 @@ class Primal(ProcedureOp):
     def pull_with(
         self, policy: Policy, node: Node, cotangents: Sequence[Cotangent | None], is_needed: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
-        """Do what `pull` does with a policy for what is kept of loops."""
+        """Do what `pull` does, with a checkpoint policy for loops."""
         reference: ProcedureReference = node.params["procedure"]
         seeds = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
         primal, moving = reference.primal, reference.moving

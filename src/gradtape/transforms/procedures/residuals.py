@@ -32,14 +32,14 @@ MOST_EXTRA: Final = 128
 """Bytes, from which a record is not made larger to save the computation of expensive rows."""
 
 Reader: TypeAlias = tuple[Location, Statement, Place]
-"""What the reverse sweep reads again, the statement that read or wrote it, and where."""
+"""A location that the reverse sweep reads again, the statement that read or wrote it, and where."""
 
 MOST_TRIALS: Final = 16
 """Sets of restored locations that are compared."""
 
 
 class Plan:
-    """What the forward sweep records, and what the reverse sweep restores, loads and computes again.
+    """The values that the forward sweep records, and those that the reverse sweep restores, loads and recomputes.
 
     Attributes
     ----------
@@ -261,7 +261,7 @@ class Planner:
         readers: Sequence[Reader],
         needs: dict[Content, int],
     ) -> None:
-        """Enter the statements of a block that are undone, and what is needed for that."""
+        """Enter the statements of a block that are undone, and their demands."""
         overwritten = plan.olds[block] = {}
         if not restored:
             return
@@ -317,7 +317,7 @@ class Planner:
     def _resolve_anew(
         self, block: Block, needs: dict[Content, int], restored: Collection[Location]
     ) -> tuple[list[Content], Plan]:
-        """Return what is needed of the blocks around a block, and its part of the plan."""
+        """Return the demands on the blocks around a block, and its part of the plan."""
         while True:  # terminates: each round but the last needs more, or something earlier
             part = Plan()
             outer, new_demands = self._resolve_once(part, block, needs, restored)

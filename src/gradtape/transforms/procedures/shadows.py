@@ -251,7 +251,7 @@ def with_given_squares(
 
 
 class _Kinks:
-    """The squares of what is read from locations that hold values with a kink.
+    """The squares of values read from locations that hold values with a kink.
 
     Attributes
     ----------
@@ -483,7 +483,7 @@ class _Squared(Rewriter):
         return [with_tangent_of(outs[0], conform(product, outs[0].dtype, ()))]
 
     def _square(self, value: Value) -> Value:
-        """Return the square of what is stored, in terms of the squares of what it is computed from."""
+        """Return the square of the stored value, in terms of the squares of its operands."""
         product = multiply(value, value)
         square = self._kinks.square(product)
         if square is not None:

@@ -258,7 +258,7 @@ def _is_natural(count: Value) -> bool:
 
 
 def _inside(loop: Statement, contents: Known) -> Known:
-    """Return what is known at the beginning of each iteration."""
+    """Return the contents known at the beginning of each iteration."""
     inside = dict(contents)
     _forget(loop, inside)
     return inside

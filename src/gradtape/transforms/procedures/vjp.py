@@ -67,7 +67,7 @@ from gradtape.transforms.procedures.store_forwarding import normal_form
 
 @value_record
 class Between:
-    """What a graph computes between the two sweeps of a procedure: seeds that depend on its results.
+    """A graph that is computed between the two sweeps of a procedure: seeds that depend on its results.
 
     Attributes
     ----------
@@ -286,7 +286,7 @@ class _ReverseMode:
         )
 
     def _append_between(self, between: Between, results: Sequence[Content]) -> list[tuple[Content, Aval]]:
-        """Append what is computed between the sweeps; return what else is read of it."""
+        """Append the computation between the sweeps; return its further results."""
         build = self._build
         extra_results = [(self._parameter("y", x.aval, True), x.aval) for x in between.more]
         contents = [*self._made, *extra_results]

@@ -592,7 +592,7 @@ class _Writer:
                 self._write(f"{self._name(target, kind)} = {self._name(source, kind)}")
 
     def _entry(self, content: Content) -> str:
-        """Return the set and the number of what is pushed."""
+        """Return the set and the number of a pushed value."""
         facts, location = self._facts, _place(content)
         if isinstance(content, Pointer):
             return ", ".join(

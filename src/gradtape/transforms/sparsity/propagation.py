@@ -62,7 +62,7 @@ Look = Callable[[Value], NDArray | None]
 
 
 class Known(NamedTuple):
-    """What the rules may know of values that do not depend on the seed.
+    """The facts about values that do not depend on the seed, for the rules.
 
     Attributes
     ----------
@@ -494,7 +494,7 @@ def _nothing(value: Value) -> None:
 
 
 def _inside(arrays: Mapping[Value, NDArray]) -> Known:
-    """Return what is known in a body: literals, and integers that are computed from known ones."""
+    """Return the known numbers of a body: literals, and integers that are computed from known ones."""
     cache: dict[Value, NDArray | None] = dict(arrays)
 
     def numbers(value: Value) -> NDArray | None:

@@ -80,7 +80,7 @@ class _Reach:
             self.selected.update(made)
 
     def inside(self, pairs: Iterable[tuple[Value, Value]]) -> _Reach:
-        """Return what is reached of the inputs of a body, from pairs of a value outside and its input."""
+        """Return the reached inputs of a body, from pairs of a value outside and its input."""
         pairs = list(pairs)
         return _Reach(
             {own for outer, own in pairs if outer in self.active},

@@ -156,7 +156,7 @@ class Expansion:
 
 
 def _key(node: Node, operands: Sequence[Value]) -> object:
-    """Return what is equal for nodes that compute the same; None where that cannot be compared."""
+    """Return a key that is equal for nodes that compute the same; None where they cannot be compared."""
     inputs = [
         (operand.aval, operand.data.tobytes())
         if isinstance(operand, Literal) and operand.data is not None

@@ -1,4 +1,4 @@
-"""What a function or a script did, as plain data for the inspector."""
+"""A record of what a function or a script did, as plain data for the inspector."""
 
 from __future__ import annotations
 

@@ -481,7 +481,7 @@ def _note(note: str, nodes: Nodes) -> tuple[str, int]:
 
 
 def _short(listing: Listing, functions: set[str]) -> dict[str, list[tuple[str, int]]]:
-    """Return the shown functions of a listing, with the numbers of nodes from 0, and not all of what is very long."""
+    """Return the shown functions of a listing, with the numbers of nodes from 0, cut off if they are very long."""
     shortened = {}
     for name, lines in listing.items():
         if name in functions:

@@ -101,7 +101,7 @@ class PageServer:
         return {"version": self._version, "model": self._model, "state": self._state}
 
     def run_again(self) -> bool:
-        """Run again what is shown; return whether that can be done."""
+        """Run the shown program again; return whether that is possible."""
         if self._again is None:
             return False
         threading.Thread(target=self._again, name="gradtape-inspect-run", daemon=True).start()

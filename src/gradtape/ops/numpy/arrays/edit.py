@@ -44,7 +44,7 @@ def _flat_or_strict(arr: Any, axis: Any) -> tuple[Value, int]:
     ),
 )
 def delete(arr: Any, obj: Any, axis: Any = None) -> Value:
-    """Follow `numpy.delete`; what is deleted must be known."""
+    """Follow `numpy.delete`; the positions must be known."""
     x, position = _flat_or_strict(arr, axis)
     kept_positions = np.delete(
         np.arange(x.shape[position]), obj if isinstance(obj, slice) else concrete(obj, "obj")
@@ -130,7 +130,7 @@ def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Value:
 
 
 def trimmed(x: Value, trim: Any = "fb", axis: Any = None) -> tuple[slice, ...]:
-    """Return the index of what is left when the zeros are cut off."""
+    """Return the index of the array without its outer zeros."""
     if x.ndim == 1 and HOOKS.numbers(x) is None:
         ends = str(trim).lower()
         first = count_of_leading(equal(x, 0)) if "f" in ends else 0

@@ -21,7 +21,7 @@ from gradtape.ops.numpy.arrays.shape import atleast_1d, atleast_2d, atleast_3d, 
 
 
 def items_of(arrays: Any) -> list[Any]:
-    """Return what is to be joined: the elements of a sequence or of an array's first axis."""
+    """Return the arrays to join: the elements of a sequence or of an array's first axis."""
     if isinstance(arrays, Value):
         if arrays.ndim == 0:
             raise TypeError("iteration over a 0-d array")

@@ -1,4 +1,4 @@
-"""Means, variances and what is made of them."""
+"""Means, variances and statistics derived from them."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _check_kth(kth: Any, extent: int) -> None:
 
 @implements(np.partition)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Value:
-    """Follow `numpy.partition`: what is sorted is partitioned."""
+    """Follow `numpy.partition`, by a full sort."""
     _no_fields(order)
     x = as_array(a)
     x, axis = (reshape(x, (x.size,)), 0) if axis is None else (x, one_axis(axis, x.ndim))
@@ -102,7 +102,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
 
 @implements(np.argpartition)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Value:
-    """Follow `numpy.argpartition`: what is sorted is partitioned."""
+    """Follow `numpy.argpartition`, by a full sort."""
     _no_fields(order)
     x, place = flat_or(a, axis)
     _check_kth(kth, x.shape[place])

@@ -95,7 +95,7 @@ def solveh_banded(
 def cholesky_banded(
     ab: Any, overwrite_ab: bool = False, lower: bool = False, check_finite: bool = True
 ) -> Value:
-    """Follow `scipy.linalg.cholesky_banded`, by the factor of the whole matrix; what is outside it stays."""
+    """Follow `scipy.linalg.cholesky_banded`, by the factor of the whole matrix; elements outside the band stay."""
     bands = stacked(inexact(ab, "ab"))
     width = bands.shape[-2] - 1
     factor = cholesky(whole_from_bands(bands, bool(lower)))

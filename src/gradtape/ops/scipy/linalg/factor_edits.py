@@ -70,7 +70,7 @@ _ROWS: dict[int, Callback] = {
     )
     for count in range(3)
 }
-"""The factors of an updated matrix, given it, the factors before, and what is inserted or added."""
+"""The factors of an updated matrix, given it, the factors before, and the inserted or added rows and columns."""
 
 
 def _factors(Q: Any, R: Any) -> tuple[Value, Value, Value]:

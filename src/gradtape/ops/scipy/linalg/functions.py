@@ -1,4 +1,4 @@
-"""Functions of matrices: logarithms, powers, roots, and what is made of the exponential."""
+"""Functions of matrices: logarithms, powers, roots, and functions of the exponential."""
 
 from __future__ import annotations
 

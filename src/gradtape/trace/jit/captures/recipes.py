@@ -36,7 +36,7 @@ _LISTED: Final = (list, tuple, set, frozenset, deque)
 
 
 class Moment(NamedTuple):
-    """What the recipes of one call are made of.
+    """The objects from which the recipes of one call are made.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Functions whose results differ from call to call, and what is done about them: a warning, or a check of what they read."""
+"""Functions whose results differ from call to call, and the answer to them: a warning, or a check of the values that they read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The objects that a function can reach by the names in its code: what is watched where no trace of a jitted function is around."""
+"""The objects that a function can reach by the names in its code: which are watched where no trace of a jitted function is around."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ _NUMPY: Final[dict[str, Function]] = {
     "move_argmin": _moving(_place_of(np.nanargmin), "move_argmin"),
     "move_argmax": _moving(_place_of(np.nanargmax), "move_argmax"),
 }
-"""By function of bottleneck, what is called in its place."""
+"""The replacements of bottleneck's functions."""
 
 
 def _as_number(function: Function) -> Function:

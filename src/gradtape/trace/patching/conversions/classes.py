@@ -123,7 +123,7 @@ class _NameOfNdarray(type):
 
 
 class _Ndarray(metaclass=_NameOfNdarray):
-    """What the name `ndarray` means in the code that makes masked arrays, where the elements are traced."""
+    """The meaning of the name `ndarray` in the code that makes masked arrays, where the elements are traced."""
 
     @staticmethod
     def view(array: Any, kind: type) -> Any:

@@ -200,4 +200,4 @@ MATHEMATICAL: Final[dict[Any, Function]] = {
         if hasattr(math, name)
     },
 }
-"""By function of Python's, what is called in its place."""
+"""The replacements of Python's functions."""

@@ -46,7 +46,7 @@ _METHODS: Final = {
         }
     ),
 }
-"""Functions of NumPy's that call the method of the same name of what is no ndarray, for each library."""
+"""NumPy functions that call the method of the same name of an object that is not an ndarray, for each library."""
 
 
 class _ArrayFunction:
