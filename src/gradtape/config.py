@@ -182,7 +182,7 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "precise_math": _Setting(False, "use the scalar C library instead of vector functions of 4 ULP"),
     "compiler": _Setting(
         "llvm",
-        "what compiles the loops of kernels; Numba takes seconds for each, and leaves to LLVM what it cannot compile",
+        "the compiler of the loops in kernels; Numba takes seconds for each, and LLVM compiles those that Numba cannot",
         check=_compiler,
         allowed='"llvm" or "numba"',
     ),
@@ -220,7 +220,7 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     ),
     "reroll_checkpoint": _Setting(
         None,
-        "what such loops keep for their gradients, as checkpoint= of gt.scan; None keeps what is needed of each iteration",
+        "the checkpoint policy of such loops, as checkpoint= of gt.scan; None keeps the residuals of each iteration",
         optional=True,
         check=_policy,
         allowed='"all", "sqrt", "k" for every k-th iteration, "treeverse:c" for c at a time, or None',
@@ -249,7 +249,7 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     ),
     "jacobian_memory": _Setting(
         0,
-        "bytes that the rows of a Jacobian computed at once may take; 0 is a part of what is free",
+        "limit in bytes for the rows of a Jacobian that are computed together; 0 means a share of the free memory",
         minimum=0,
     ),
     "num_threads": _Setting(1, "threads that one kernel may use", minimum=1),

@@ -72,7 +72,7 @@ def adjoint(
     ]
     if any(tag not in output.tags and not _is_zero(output) for output, _ in given):
         raise NotDifferentiableError(
-            f"{what}: a part of what it returned is a constant other than zero",
+            f"{what}: part of its result is a constant other than zero",
             where=here.site,
             why=WHY,
             remedy=REMEDY,

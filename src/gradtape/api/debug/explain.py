@@ -94,7 +94,7 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
     if not isinstance(source, Handle):
         return Explanation(
             "never watched",
-            f"the source is {described(source)}, which does not know what was computed from it",
+            f"the source is {described(source)}, which has no record of the computation",
             remedy="use what watch returns: x = tape.watch(x)",
         )
     if not isinstance(target, Handle):
@@ -113,7 +113,7 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
         if start is None:
             return Explanation(
                 "not used",
-                "the array was overwritten before anything was computed from what was watched",
+                "the array was overwritten before anything was computed from its watched value",
                 remedy="x = tape.watch(x) after x was filled",
             )
         return _explain_value(end, start, tag, log)
@@ -231,7 +231,7 @@ def _also_left(log: Log, source: Value) -> str:
     exits = [exit_ for exit_ in log.exits if exit_.comes_from(source)]
     if not exits:
         return ""
-    return f"; what was computed of {exits[-1].what} at {exits[-1].site}, if anything, is not in it"
+    return f"; results computed from {exits[-1].what} at {exits[-1].site}, if any, are not in it"
 
 
 def _unconnected(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation:

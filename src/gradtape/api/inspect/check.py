@@ -62,7 +62,7 @@ BRIEF: Final = 0.05
 """The part of the run, and the seconds, below which a tape may leave a line to the interpreter: compiling it would have taken longer."""
 
 NOTHING: Final = """there is nothing to check in {target}: in this process it called no compiled function, and no tape computed anything
-  why: what is checked is what functions of gt.jit, gt.grad and the like compute; what worker processes compute is not seen
+  why: the check covers functions of gt.jit, gt.grad and other transforms, but not those in worker processes
   what to do: write @gt.jit above a function; where a pool of processes calls it, map(work, tasks) in place of pool.map(work, tasks)"""
 
 

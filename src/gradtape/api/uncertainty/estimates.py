@@ -489,7 +489,7 @@ def _inverse(information: NDArray, free: NDArray, names: list[str]) -> NDArray:
             "gt.scipy.uncertainty: the data do not determine all unknowns",
             where=user_site(),
             why=f"the fit stays the same along the direction {_combination(vectors[:, 0] / scale, rows, names)}",
-            remedy="fix one of them, add data, or add a prior to what is minimised",
+            remedy="fix one of them, add data, or add a prior to the objective",
         )
     covariance = np.zeros((len(free), len(free)))
     covariance[np.ix_(rows, rows)] = (vectors / values) @ vectors.T / (scale[:, None] * scale)

@@ -231,7 +231,7 @@ class Fusion:
         elif max([self._earliest(block, user, level) for user in users]) > last.place:
             why = f"it reads {describe(waits_for[0])}, which is complete only after that loop"
         elif last.closed:
-            why = "nothing may share that loop, because what it computes is complete only after it"
+            why = "nothing may share that loop, because its result is complete only after it"
         elif not any(self._related(last, user) for user in users):
             why = "it would save nothing, because the two read no array in common"
         elif len(last.nests) >= CROWD:

@@ -67,13 +67,13 @@ IN_PACKAGES = {
     "logging": "log what the function returns, outside it, or print in each call: gt.print('{:.3f}', x)",
     "matplotlib": "plot what the function returns, outside it; on a tape arrays can be plotted as they are",
     "numpy.testing": "check the results outside the function; on a tape arrays can be checked as they are",
-    "pandas": "columns of pandas hold numbers: keep what is traced in arrays or in a dict of arrays (a column times an array "
+    "pandas": "columns of pandas hold numbers: keep traced values in arrays or in a dict of arrays (a column times an array "
     "is one), and make a table of the results, outside",
     "pickle": "pickle the results, outside the function",
     "random": "draw with a generator of NumPy's: rng = np.random.default_rng(seed), rng.normal(x)",
     "statistics": "use NumPy's function: np.mean(x), np.median(x), np.std(x)",
     "unittest": "check the results outside the function; on a tape arrays can be checked as they are",
-    "xarray": "keep what is traced in arrays: da.data, and not da.values, is the traced array, for NumPy's functions",
+    "xarray": "keep traced values in arrays: da.data, and not da.values, is the traced array, for NumPy's functions",
 }
 """Packages that ask arrays for their numbers, with what to do instead."""
 

@@ -289,6 +289,6 @@ def _about_extension(error: Exception, steps: _Steps) -> tuple[str, str] | None:
         if package_of(asking.f_code.co_filename)
     )
     return (
-        f"this function of {module}{inside} is compiled: it takes ndarrays, not traced arrays, and what it computes cannot be traced",
+        f"this function of {module}{inside} is compiled: it takes ndarrays, not traced arrays, and its computation cannot be traced",
         INSTEAD_OF_EXTENSION,
     )

@@ -230,7 +230,7 @@ class Mapped(Abstract):
         self.whole: Callable[[Value], Value] | None = None
         self.element: Callable[[Value, bool], Value] | None = None
 
-    why = "one element stands for all elements along the mapped axis, and they need not agree"
+    why = "one element stands for all elements along the mapped axis, whose values may differ"
     instead = "use np.where(condition, a, b) instead of a branch, and index arrays instead of slices that depend on values"
 
 
@@ -269,7 +269,7 @@ class InLoop(InBody):
 
     __slots__ = ("leak_remedy",)
 
-    why = "the body of a loop runs once in Python and stands for every iteration, and these need not agree"
+    why = "the body of a loop runs once in Python for all iterations, whose values may differ"
     instead = (
         "use np.where or gt.cond in place of a branch, gt.while_loop or gt.fori_loop in place of a loop that ends on such a "
         "value, `a & b` in place of `a and b`, gt.constant(np.stack(y))[k] for a list y, and index arrays in place of slices"

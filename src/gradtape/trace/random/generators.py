@@ -290,7 +290,7 @@ class Call:
         if kwargs.get("out") is not None or self.method == "shuffle":
             raise self.refusal(
                 "it writes to an ndarray, which the compiled function does not do again",
-                "use what it returns: x = rng.permutation(x), x = rng.random(n)",
+                "use its result: x = rng.permutation(x), x = rng.random(n)",
             )
         plain = self._plain(self.method)
         return self._drawn(lambda generator: plain(generator, *args, **kwargs), [])

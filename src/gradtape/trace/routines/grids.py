@@ -301,7 +301,7 @@ def spline_on_sphere(
     ):
         raise refused(
             "scipy.interpolate.RectSphereBivariateSpline with pole_continuity and pole_values of traced data",
-            "FITPACK searches for the slopes at such a pole: what it finds is not affine in the data",
+            "FITPACK searches for the slopes at such a pole: the result is not affine in the data",
             "add pole_flat=True, or leave pole_values out",
         )
     plain = sys.modules["scipy.interpolate._fitpack2"].RectSphereBivariateSpline

@@ -62,7 +62,7 @@ def known_numbers(array: Any, description: str) -> Any:
     if data is None:
         raise refused(
             f"{description} of traced arrays in a jitted function",
-            "what it computes depends on numbers, which are known only when the compiled function runs",
+            "its computation depends on numbers that are known only when the compiled function runs",
             "call it outside the jitted function; on a tape it works",
         )
     return np.array(data)

@@ -344,7 +344,7 @@ def keep_zeros(self: Any) -> None:
 def refuse_diagonal(self: Any, values: Any, k: int = 0) -> Any:
     raise refused(
         "setdiag() of a sparse matrix",
-        "its pattern would depend on what is written",
+        "its pattern would depend on the written values",
         "add a matrix: A + diags_array(values - A.diagonal())",
     )
 
@@ -362,7 +362,7 @@ def refuse_extremum(self: Any, *args: Any, **kwargs: Any) -> Any:
 def setitem(self: Any, key: Any, x: Any) -> Any:
     raise refused(
         "writing to elements of a sparse matrix",
-        "its pattern would depend on what is written",
+        "its pattern would depend on the written values",
         "make a matrix with the elements: A + csr_array((data, (rows, columns)), shape=A.shape)",
     )
 
@@ -525,7 +525,7 @@ def _extremum(name: str, of_two: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(other, Handle) or np.ndim(other) or of_two(other, 0) != 0:
             raise refused(
                 f"{name}() of a sparse matrix and {other!r}",
-                "what is not stored would not stay zero",
+                "elements that are not stored would not stay zero",
                 f"np.{name}(A.toarray(), other)",
             )
         return with_data(self, of_two(_elements(entries(self).data), other))

@@ -19,7 +19,7 @@ _MODULES: Final = frozenset({"datetime", "numpy", "os", "random", "secrets", "ti
 
 _CLOCK = "a clock: the compiled function has the time of the trace"
 _FUNCTIONS: Final[dict[Any, str]] = {
-    open: "a file: the compiled function has what was read in the trace",
+    open: "a file: the compiled function keeps the content that was read during the trace",
     input: "user input: the compiled function keeps the input of the trace",
     os.urandom: "random bytes: the compiled function keeps those of the trace",
     **{
