@@ -244,7 +244,7 @@ random recipes recorders refusals region reroll resident rewrite roll rotate run
 scalars server shadows shared sharing shift sinking site smoothing snapshot spectral stable stacks state
 storage store structure structured sums sweep symbols symmetric tags tasks templates tiling toolchain
 traversal trim trust varying vecmath while workspace compiled
-pandas subclasses instances
+astropy pandas pint subclasses instances
 """
 """Words of module names that need no line in the glossary: plain English, Python's, families of functions by NumPy's names,
 and, in the last block, words that the first line of the module explains."""

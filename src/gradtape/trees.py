@@ -22,8 +22,9 @@ import optree
 
 from gradtape.containers.pandas import is_column, is_frame, row_of
 from gradtape.containers.pandas import nodes_of as nodes_of_frames
+from gradtape.containers.quantities import as_container, is_stranger_class, units_are_known
 from gradtape.containers.quantities import nodes_of as nodes_of_quantities
-from gradtape.containers.tables import Attribute
+from gradtape.containers.tables import Attribute, Nodes
 from gradtape.containers.tables import nodes_of as nodes_of_tables
 from gradtape.errors import StructureError
 
@@ -192,6 +193,18 @@ def _is_container_class(kind: type) -> bool:
     return not any(name not in ("__dict__", "__weakref__") for each in slots for name in (each,) if each)
 
 
+def nodes_of(kind: type) -> Nodes | None:
+    """Return how objects of a class of another library are taken apart and put together; None if they are no containers."""
+    return nodes_of_tables(kind) or nodes_of_frames(kind) or nodes_of_quantities(kind)
+
+
+def with_containers(tree: Any) -> Any:
+    """Return a tree in which all quantities are containers."""
+    if not units_are_known():
+        return tree
+    return optree.tree_map(as_container, tree, none_is_leaf=True, namespace=NAMESPACE)
+
+
 def _enter_containers(leaves: Sequence[Any]) -> bool:
     """Enter the classes of leaves that are objects of subclasses of dict, list and tuple; return whether there are any."""
     found = False
@@ -199,8 +212,11 @@ def _enter_containers(leaves: Sequence[Any]) -> bool:
         kind = type(leaf)
         if kind in LEAVES or kind in _others:
             continue
+        if is_stranger_class(kind):
+            found = True
+            continue
         known = kind in _containers
-        nodes = None if known else nodes_of_tables(kind) or nodes_of_frames(kind) or nodes_of_quantities(kind)
+        nodes = None if known else nodes_of(kind)
         if nodes is not None:
             for namespace in (NAMESPACE, ARGUMENTS, ORDERED):
                 optree.register_pytree_node(kind, *nodes, namespace=namespace)
@@ -240,7 +256,7 @@ def _enter_classes(leaves: list[Any], tables: bool = True) -> bool:
 def flatten(tree: Any, *, tables: bool = True) -> tuple[list[Any], TreeSpec]:
     """Return the leaves and the structure of nested containers. Tables of pandas and xarray become their values, if `tables`."""
     leaves, spec = optree.tree_flatten(tree, namespace=NAMESPACE)
-    return flatten(tree, tables=tables) if _enter_classes(leaves, tables) else (leaves, spec)
+    return flatten(with_containers(tree), tables=tables) if _enter_classes(leaves, tables) else (leaves, spec)
 
 
 def flatten_arguments(tree: Any, namespace: str = ARGUMENTS) -> tuple[list[Any], TreeSpec]:
@@ -252,7 +268,7 @@ def flatten_arguments(tree: Any, namespace: str = ARGUMENTS) -> tuple[list[Any],
     if LEAVES.issuperset(map(type, leaves)):
         return leaves, spec
     if _enter_containers(leaves):
-        return flatten_arguments(tree, namespace)
+        return flatten_arguments(with_containers(tree), namespace)
     if HOOKS.table is not None:
         leaves = [leaf if type(leaf) in LEAVES else HOOKS.table(leaf) for leaf in leaves]
     return leaves, spec
@@ -273,7 +289,7 @@ def structure_key(tree: Any) -> Any:
     """
     leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=ORDERED)
     if _enter_containers(leaves):
-        return structure_key(tree)
+        return structure_key(with_containers(tree))
     paths = spec.paths()
     if _USUAL_KEYS.issuperset(map(type, chain.from_iterable(paths))):
         return spec, None
@@ -351,13 +367,16 @@ def exact_key(thing: Any) -> Any:
 def flatten_with_none(tree: Any) -> tuple[list[Any], TreeSpec]:
     """Return what `flatten` returns, but with None as a leaf."""
     leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
-    return flatten_with_none(tree) if _enter_classes(leaves) else (leaves, spec)
+    return flatten_with_none(with_containers(tree)) if _enter_classes(leaves) else (leaves, spec)
 
 
 def flatten_to(kind: type, tree: Any, *, none_is_leaf: bool = True) -> tuple[list[Any], TreeSpec]:
     """Return what `flatten` returns, but with instances of a registered class as leaves."""
     return optree.tree_flatten(
-        tree, lambda part: isinstance(part, kind), none_is_leaf=none_is_leaf, namespace=NAMESPACE
+        with_containers(tree),
+        lambda part: isinstance(part, kind),
+        none_is_leaf=none_is_leaf,
+        namespace=NAMESPACE,
     )
 
 
@@ -423,7 +442,7 @@ def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, wher
         Where the structures differ; it says where.
     """
     try:
-        return list(spec.flatten_up_to(tree))
+        return list(spec.flatten_up_to(with_containers(tree)))
     except ValueError as error:
         raise StructureError(
             f"{argument} does not have the structure of {reference}: {error}",
@@ -436,7 +455,9 @@ def place_of_leaf(tree: Any, position: int, *, none_is_leaf: bool = False) -> st
     """Return where a leaf stands in its containers, as one would write it: ``['weights'][0]``."""
     return "".join(
         (f".{key}" if key else "") if isinstance(key, Attribute) else f"[{key!r}]"  # empty: the object itself
-        for key in optree.tree_paths(tree, none_is_leaf=none_is_leaf, namespace=NAMESPACE)[position]
+        for key in optree.tree_paths(with_containers(tree), none_is_leaf=none_is_leaf, namespace=NAMESPACE)[
+            position
+        ]
     )
 
 
@@ -472,7 +493,7 @@ def unflatten(spec: TreeSpec, leaves: Any) -> Any:
 
 def tree_map(function: Any, tree: Any) -> Any:
     """Return `tree` with `function` applied to each leaf."""
-    return optree.tree_map(function, tree, namespace=NAMESPACE)
+    return optree.tree_map(function, with_containers(tree), namespace=NAMESPACE)
 
 
 def spread_prefix(prefix: Any, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:
@@ -484,7 +505,7 @@ def spread_prefix(prefix: Any, tree: Any, argument: str, reference: str, where: 
         Where `prefix` is not the outer part of the structure of `tree`.
     """
     # The error would print a leaf of the tree, which may be an array that has no numbers.
-    plain = optree.tree_map(lambda _: _Leaf(), tree, none_is_leaf=True, namespace=NAMESPACE)
+    plain = optree.tree_map(lambda _: _Leaf(), with_containers(tree), none_is_leaf=True, namespace=NAMESPACE)
     try:
         return optree.broadcast_prefix(prefix, plain, none_is_leaf=True, namespace=NAMESPACE)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Units of derivatives: that of the result by that of the argument, for quantities of pint.
+"""Units of derivatives: that of the result by that of the argument, for quantities of pint and astropy.
 
 In the graph there are magnitudes alone. A quantity is a container, and its unit a part of the structure. So a derivative, which is put into
 the structure of its argument, is given its unit here.
@@ -6,14 +6,23 @@ the structure of its argument, is given its unit here.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import optree
 
-from gradtape.containers.quantities import difference_unit, is_quantity, quantity_of
+from gradtape.containers.quantities import (
+    conversion_factor,
+    difference_unit,
+    is_quantity,
+    magnitude_of,
+    number_unit,
+    quantity_of,
+    units_are_known,
+    with_magnitude,
+)
+from gradtape.containers.unit_library import Unit
 from gradtape.errors import ArgumentError, DtypeError
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import as_value
@@ -21,18 +30,16 @@ from gradtape.kinds.registry import UFUNCS
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.indexed_slices import IndexedSlices
 from gradtape.trace.variables.variable import Variable
-from gradtape.trees import NAMESPACE, TreeSpec
-
-Unit = Any
-"""A unit of pint; None for numbers."""
+from gradtape.trees import NAMESPACE, TreeSpec, with_containers
 
 RATES: Final = "quotients of tangents and primals"
 """What `common_unit` is asked for in forward mode."""
 
 
-UNITS_AROUND: Final = (
-    "differentiate magnitudes by this rule, and put units around it: f(q.to('m').magnitude) * ureg.m**2"
-)
+MAGNITUDES: Final = "q.to('m').magnitude, of astropy q.to_value('m')"
+"""What the numbers of a quantity are, for errors."""
+
+UNITS_AROUND: Final = f"differentiate magnitudes by this rule, {MAGNITUDES}, and put units around it"
 """What to do where a rule of the user's would have to know units."""
 
 
@@ -62,28 +69,30 @@ def refuse_quantities(tree: Any, what: str, remedy: str = "") -> None:
     DtypeError
         It says what to pass instead.
     """
-    if "pint" in sys.modules and any(
+    if units_are_known() and any(
         map(is_quantity, optree.tree_leaves(tree, is_quantity, namespace=NAMESPACE))
     ):
         raise DtypeError(
-            f"{what} is a quantity of pint, or holds one",
+            f"{what} is a quantity with a unit, or holds one",
             where=here.site,
             why="units of its results are not known here: gradtape would take magnitudes, whatever their units",
             remedy=remedy
-            or "pass magnitudes in units of your choice, q.to('m').magnitude, and make quantities within the function",
+            or f"pass magnitudes in units of your choice, {MAGNITUDES}, and make quantities within the function",
         )
 
 
 def leaf_units(tree: Any, spec: TreeSpec) -> tuple[list[Unit], TreeSpec]:
     """Return the unit of each leaf, and the structure in which quantities are leaves; `spec` is that in which they are none."""
-    if "pint" not in sys.modules:
+    if not units_are_known():
         return [None] * spec.num_leaves, spec
-    parts, bare = optree.tree_flatten(tree, is_quantity, namespace=NAMESPACE)
+    parts, bare = optree.tree_flatten(with_containers(tree), is_quantity, namespace=NAMESPACE)
     return list(map(unit_of, parts)), bare
 
 
 def _map(function: Callable[[Any], Any], tree: Any) -> Any:
-    return optree.tree_map(function, tree, is_leaf=_is_whole, none_is_leaf=True, namespace=NAMESPACE)
+    return optree.tree_map(
+        function, with_containers(tree), is_leaf=_is_whole, none_is_leaf=True, namespace=NAMESPACE
+    )
 
 
 def _is_whole(part: Any) -> bool:
@@ -92,14 +101,14 @@ def _is_whole(part: Any) -> bool:
 
 def magnitudes(tree: Any) -> Any:
     """Return a tree with the magnitudes of its quantities in their places."""
-    if "pint" not in sys.modules:
+    if not units_are_known():
         return tree
-    return _map(lambda part: part.magnitude if is_quantity(part) else part, tree)
+    return _map(lambda part: magnitude_of(part) if is_quantity(part) else part, tree)
 
 
 def like(thing: Any, magnitude: Any) -> Any:
     """Return a number as a quantity of the unit that `thing` has, if it is one."""
-    return quantity_of(magnitude, thing.units, type(thing)) if is_quantity(thing) else magnitude
+    return with_magnitude(thing, magnitude) if is_quantity(thing) else magnitude
 
 
 def per_argument(unit: Unit, derivatives: Any, exponent: int = -1) -> Any:
@@ -114,12 +123,12 @@ def per_argument(unit: Unit, derivatives: Any, exponent: int = -1) -> Any:
     exponent : {-1, 1}, default -1
         Of the units of these quantities: 1 for tangents of a result, whose unit is multiplied by a rate.
     """
-    if "pint" not in sys.modules:
+    if not units_are_known():
         return derivatives
 
     def with_unit(part: Any) -> Any:
         own = unit_of(part)
-        content = part if own is None else part.magnitude
+        content = part if own is None else magnitude_of(part)
         whole = times(unit, own, exponent)
         if content is None or whole is None:
             return content
@@ -170,7 +179,7 @@ def common_unit(
         If there are several dimensions.
     """
     ones = None, [1.0] * len(units)
-    if "pint" not in sys.modules:
+    if not units_are_known():
         return ones
     products = [
         times(unit_of(part), unit, exponent)
@@ -179,18 +188,20 @@ def common_unit(
     known = [product for product in products if product is not None]
     if not known:
         return ones
-    number = known[0]._REGISTRY.Unit("")
+    number = number_unit(known[0])
     products = [number if product is None else product for product in products]
-    first = number if products[0].dimensionless else products[0]
+    first = products[0] if conversion_factor(products[0], number) is None else number
+    factors = []
     for product in products:
-        if product.dimensionality != first.dimensionality:
+        factor = conversion_factor(product, first)
+        if factor is None:
             raise ArgumentError(
                 f"{what} are in {first or 'numbers'} and in {product or 'numbers'}",
                 where=here.site,
                 why="they are added up, or belong to one parameter; what has no unit counts as a number",
                 remedy="give quantities: cotangents in a unit by that of each result, tangents in the unit of each primal",
             )
-    factors = [float(quantity_of(1.0, product).to(first).magnitude) for product in products]
+        factors.append(factor)
     return None if first == number else first, factors
 
 

@@ -19,6 +19,7 @@ from gradtape.ir.graph import Value
 from gradtape.trees import HOOKS, CyclicObject
 
 LIBRARIES: Final = {
+    "astropy": "{x}.value, and make the quantity within the function",
     "autograd": "{x}._value",
     "casadi": "np.array({x})",
     "cupy": "{x}.get()",
@@ -55,8 +56,8 @@ WRAPPERS: Final = {
 }
 """What makes a function of gradtape one that programs of other libraries call."""
 
-WITH_OPERATORS: Final = frozenset({"pint", "scipy"})
-"""Libraries whose operators take traced arrays: quantities of pint hold them, sparse arrays of SciPy are supported."""
+WITH_OPERATORS: Final = frozenset({"astropy", "pint", "scipy"})
+"""Libraries whose operators take traced arrays: quantities have them as elements or hold them, sparse arrays of SciPy are supported."""
 
 _ITERATORS: Final = (Iterator, AsyncIterator)
 _VIEWS: Final = (KeysView, ValuesView, ItemsView)

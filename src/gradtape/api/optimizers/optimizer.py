@@ -17,7 +17,7 @@ import numpy as np
 
 from gradtape.api.tape.gradients import gradients
 from gradtape.api.tape.tape import GradientTape
-from gradtape.api.units import refuse_quantities
+from gradtape.api.units import MAGNITUDES, refuse_quantities
 from gradtape.errors import ArgumentError, DtypeError, GradtapeWarning, ShapeError, counted, kind_of, warn
 from gradtape.habits import OPTIMIZER, Missing
 from gradtape.ir.builder import here
@@ -29,9 +29,7 @@ from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import flatten, flatten_up_to, unflatten
 
-UNITS_OF_STEPS: Final = (
-    "optimise magnitudes, q.to('m').magnitude: a gradient has another unit than its parameter"
-)
+UNITS_OF_STEPS: Final = f"optimise magnitudes, {MAGNITUDES}: a gradient has another unit than its parameter"
 """What to do with parameters that are quantities."""
 
 

@@ -24,7 +24,7 @@ from gradtape.api.transforms.recording import (
     split_aux,
     zeros_like,
 )
-from gradtape.api.units import refuse_quantities
+from gradtape.api.units import MAGNITUDES, refuse_quantities
 from gradtape.config import within_memory
 from gradtape.errors import (
     ArgumentError,
@@ -386,7 +386,7 @@ def _transform(
         selection.check_copies(args, kwargs, leaves, copies, starts)
         result, aux = split_aux(result, caller) if has_aux else (result, None)
         refuse_quantities(
-            result, f"{caller}: the result", "return magnitudes in units of your choice: y.to('m').magnitude"
+            result, f"{caller}: the result", f"return magnitudes in units of your choice: {MAGNITUDES}"
         )
         targets = [_real(target_value(leaf, caller), caller) for leaf in flatten(result)[0]]
         if is_hessian:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -28,6 +27,7 @@ from gradtape.api.tape.memory import Memory, memory_limit
 from gradtape.api.tape.row_probe import check_rows
 from gradtape.api.units import like, magnitudes, may_have_units, per_argument, unit_of
 from gradtape.config import bytes_of, config
+from gradtape.containers.quantities import units_are_known
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Graph, TraceTag, Value, constant
@@ -128,7 +128,7 @@ class Jacobians(ABC):
         request = _Request(
             "jacobian", unconnected_gradients, parallel_iterations, experimental_use_pfor, chunk_size, memory
         )
-        has_units = "pint" in sys.modules and may_have_units(target, sources)
+        has_units = units_are_known() and may_have_units(target, sources)
         y = _one_target(magnitudes(target) if has_units else target, "jacobian")
         leaves, nest = array_leaves(sources, "source", "jacobian")
         with self._differentiated("jacobian", y, leaves) as (tag, value, starts, last):

@@ -73,7 +73,7 @@ from gradtape.trace.variables.variable import Variable
 from gradtape.transforms.sparse_grads import SparseGradient
 from gradtape.trees import flatten_up_to, flatten_with_none
 
-_frame = sys._getframe
+_frame, _modules = sys._getframe, sys.modules
 
 
 class GradientTape(Jacobians):
@@ -459,7 +459,9 @@ class GradientTape(Jacobians):
         unit = None
         if output_gradients is not None:
             output_gradients = with_values(output_gradients, target)
-        has_units = "pint" in sys.modules and may_have_units(target, output_gradients, sources)
+        has_units = ("pint" in _modules or "astropy.units" in _modules) and may_have_units(
+            target, output_gradients, sources
+        )
         if has_units:
             unit = unit_of_sum(target, output_gradients, "gradient")
             target, output_gradients = magnitudes(target), magnitudes(output_gradients)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.config import config
-from gradtape.containers.quantities import is_quantity, is_quantity_class
+from gradtape.containers.quantities import is_wrapped, is_wrapper_class
 from gradtape.errors import ArgumentError, DtypeError, InPlaceError, LeakedValueError, ShapeError
 from gradtape.habits import ARRAY as ARRAY_HABITS
 from gradtape.habits import Missing
@@ -408,7 +408,7 @@ class Array(Operators, Methods, Attributes, Handle):
         if any(type(operand) is Selection for operand in inputs):  # which knows what to do beside an array
             return NotImplemented
         if any(
-            is_quantity(each) or keeps_labels(each) for each in inputs
+            is_wrapped(each) or keeps_labels(each) for each in inputs
         ):  # who call the ufunc with what they hold
             return NotImplemented
         if any(map(is_subclass, inputs)):
@@ -427,7 +427,7 @@ class Array(Operators, Methods, Attributes, Handle):
         if len(types) > 1:
             if Selection in types:
                 return NotImplemented
-            if any(map(is_quantity_class, types)):  # pint calls the function with magnitudes
+            if any(map(is_wrapper_class, types)):  # pint calls the function with magnitudes
                 return NotImplemented
             if any(map(is_subclass_of_ndarray, types)):
                 return _called_with_instances(function, types, args, kwargs)

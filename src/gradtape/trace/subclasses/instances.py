@@ -21,6 +21,7 @@ import numpy as np
 from numpy import _core
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from gradtape.containers.astropy import HOOKS
 from gradtape.errors import ArraySubclassError, GradtapeError
 from gradtape.kinds.registry import FUNCTIONS
 from gradtape.trace.array.handle import Handle
@@ -178,7 +179,41 @@ class _Front:
     def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         # A traced array beside it has attributes that ndarrays do not have, such as `value`, for which packages look.
         beside = [_Beside.of(each) if isinstance(each, Handle) else each for each in inputs]
-        return super().__array_ufunc__(ufunc, method, *beside, **kwargs)  # type: ignore[misc]
+        made = super().__array_ufunc__(ufunc, method, *beside, **kwargs)  # type: ignore[misc]
+        if made is NotImplemented and all(
+            isinstance(each, ndarray | Handle | float | int) for each in inputs
+        ):
+            _let_package_refuse(ufunc, method, inputs)
+        return made
+
+    # The code of the package is traced: where ndarray has a number it gets an array.
+
+    def __float__(self) -> float:
+        return float(super().__float__())  # type: ignore[misc]
+
+    def __int__(self) -> int:
+        return int(super().__int__())  # type: ignore[misc]
+
+
+def _let_package_refuse(ufunc: Any, method: str, inputs: Any) -> None:
+    """Raise the error of the package for a call of a ufunc that it does not answer. NumPy's would print operands, which are traced.
+
+    Raises
+    ------
+    ArraySubclassError
+        If it answers the call with ones in place of traced elements.
+    """
+    plain = []
+    for each in inputs:
+        is_instance = isinstance(each, TracedNdarray)
+        ones = np.ones(each.shape, each.dtype) if is_instance or isinstance(each, Handle) else each
+        if is_instance:
+            ones = ones.view(kind_of(type(each)))
+            vars(ones).update(vars(each))
+        plain.append(ones)
+    getattr(ufunc, method)(*plain)
+    kind = next(kind_of(type(each)) for each in inputs if isinstance(each, TracedNdarray))
+    raise refused(kind, f"np.{ufunc.__name__} of it needs numbers: the unit of x**p depends on p")
 
 
 def is_subclass(operand: Any) -> bool:
@@ -204,6 +239,19 @@ def kind_of(kind: type) -> type:
 _OF_CLASSES: Final = frozenset({"__module__", "__doc__", "__slots__"})
 
 
+@functools.lru_cache(maxsize=16)
+def _metaclass_of_instances(meta: Any) -> Any:
+    """Return a metaclass by which instances of a class are instances of its bases: NumPy asks the operand of the derived class first."""
+
+    def is_instance(cls: Any, item: Any) -> bool:
+        kind = getattr(type(item), "_gradtape_kind", None)
+        return meta.__instancecheck__(cls, item) or (
+            kind is not None and issubclass(kind, cls._gradtape_kind)
+        )
+
+    return type(meta)("Instances", (meta,), {"__instancecheck__": is_instance})
+
+
 @functools.lru_cache(maxsize=256)
 def _class_of_instances(kind: type) -> Any:
     attributes = {
@@ -220,7 +268,8 @@ def _class_of_instances(kind: type) -> Any:
             if name := next(iter(own_names & vars(front).keys() - _OF_CLASSES), None):
                 raise refused(kind, f"it has an own {name}, which cannot be called with traced elements")
             fronts.append(front)
-    cls = type.__new__(type(kind), kind.__name__, (_Front, *fronts, kind, TracedNdarray), attributes)
+    meta = _metaclass_of_instances(type(kind))
+    cls = type.__new__(meta, kind.__name__, (_Front, *fronts, kind, TracedNdarray), attributes)
     if isinstance(kind, abc.ABCMeta):
         abc._abc_init(cls)  # type: ignore[attr-defined]
     return cls
@@ -405,6 +454,10 @@ class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Apply a function of NumPy's to objects of the class by NumPy's own code, which decides what keeps the class; where that is
         compiled, or reads memory, to the elements."""
+        if not holds_instance(
+            (args, *kwargs.values())
+        ):  # the package hands on what it has taken out of such objects
+            return function(*args, **kwargs)
         implementation = getattr(function, "_implementation", None)
         if not isinstance(implementation, FunctionType):
             if function not in FUNCTIONS:
@@ -781,3 +834,7 @@ def ufunc_beside_array(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs:
     if all(kind.__array_ufunc__ is ndarray.__array_ufunc__ for kind in kinds):
         return apply_ufunc(ufunc, method, inputs, kwargs)
     return getattr(ufunc, method)(*as_instances(inputs), **kwargs)
+
+
+HOOKS.instance, HOOKS.content = instance, content_of
+HOOKS.is_traced = lambda leaf: isinstance(leaf, Handle)

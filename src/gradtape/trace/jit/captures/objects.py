@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.containers.quantities import is_quantity
+from gradtape.containers.quantities import is_wrapped
 from gradtape.kinds.refusals import copy_of, is_labelled
 from gradtape.trace.jit.captures.containers import MOST_ITEMS, visit_quantity
 from gradtape.trace.jit.captures.leaves import visit_generator
@@ -126,7 +126,7 @@ def visit_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copy
     by_parts = walk.by_parts and origin[0] is not Source.FIXED
     if is_plain_object(thing) or (by_parts and is_package_object(thing)):
         return _visit_plain_object(walk, thing, origin, label, copying)
-    if is_quantity(thing):
+    if is_wrapped(thing):
         return visit_quantity(walk, thing, origin, label, copying)
     has_parts = shows_fields(thing) and not is_labelled(thing)
     if has_parts and len(walk.spec.steps) < _MOST_STEPS:

@@ -16,7 +16,8 @@ import numpy as np
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.copies import slots_of
 from gradtape.trace.source.sites import PACKAGE, is_program_file, is_user_file, when_files_change
-from gradtape.trees import HOOKS, LEAVES
+from gradtape.trace.subclasses.instances import TracedNdarray
+from gradtape.trees import HOOKS, LEAVES, nodes_of
 
 _HEAP_TYPE: Final = 1 << 9
 _POINTER: Final = struct.calcsize("P")
@@ -206,7 +207,7 @@ def _names_of(thing: Any) -> list[str]:
 
 def _holds_arrays(content: Any, depth: int = 0) -> bool:
     kind = type(content)
-    if kind in (float, complex) or issubclass(kind, np.inexact | Handle):
+    if kind in (float, complex) or issubclass(kind, np.inexact | Handle | TracedNdarray):
         return True
     if kind is np.ndarray:
         return content.dtype.kind in "biufc"
@@ -216,6 +217,9 @@ def _holds_arrays(content: Any, depth: int = 0) -> bool:
         return any(_holds_arrays(item, depth + 1) for item in content.values())
     if kind is list or issubclass(kind, tuple):
         return any(_holds_arrays(item, depth + 1) for item in content)
+    nodes = nodes_of(kind)
+    if nodes is not None:
+        return any(_holds_arrays(leaf, depth + 1) for leaf in nodes[0](content)[0])
     if kind is SimpleNamespace or not is_plain_object(content):
         return False
     fields = fields_with_arrays(content)
