@@ -285,6 +285,8 @@ def test_errors_of_the_users_functions_keep_their_words() -> None:
     ("call", "answer"),
     [
         (lambda: gt.scipy.minimize(np.sum, PAIR, method="L-BFGS"), "did you mean 'L-BFGS-B'?"),
+        (lambda: gt.scipy.minimize(np.sum, PAIR, method="LBFGS"), "did you mean 'L-BFGS-B'?"),
+        (lambda: gt.scipy.minimize(np.sum, PAIR, method="bgfs"), "did you mean 'BFGS'?"),
         (lambda: gt.scipy.root(np.sin, PAIR, method="hybrd"), "did you mean 'hybr'?"),
         (lambda: gt.scipy.least_squares(np.sin, PAIR, method="levenberg"), "choose 'trf', 'dogbox', 'lm'"),
     ],

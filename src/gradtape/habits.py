@@ -555,11 +555,11 @@ def nearest(name: str, names: list[str]) -> str:
         return ""
     folded = [(other.lower().replace("_", ""), other) for other in names if other[0] != "_"]
     near = [
-        (_distance(small, letters), _distance(name, other), other)
+        (_distance(small, letters), not letters.startswith(small), _distance(name, other), other)
         for letters, other in folded
         if abs(len(letters) - len(small)) <= allowed
     ]
-    distance, _, other = min(near, default=(allowed + 1, 0, ""))
+    distance, *_, other = min(near, default=(allowed + 1, True, 0, ""))
     if distance <= 1:
         return other if distance <= allowed else ""
     longer = [candidate for letters, candidate in folded if letters.startswith(small) and len(small) >= 5]

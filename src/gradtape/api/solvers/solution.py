@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.functional import hessian
 from gradtape.api.transforms.gradient import grad, jvp
 from gradtape.errors import ArgumentError, ConcretizationError, GradtapeWarning, warn
+from gradtape.habits import nearest
 from gradtape.ir.graph import Value
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import SOLVERS
@@ -55,11 +55,12 @@ def check_method(caller: str, solver: str, method: Any) -> None:
     with suppress(ValueError):
         optimize.show_options(solver, method, disp=False)
         return
-    near = difflib.get_close_matches(method, names, n=1)
+    folded = {name.lower().replace("-", ""): name for name in names}
+    meant = nearest(method.lower().replace("-", ""), [*folded])
     raise ArgumentError(
         f"{caller} has no method {method!r}",
         where=user_site(),
-        remedy=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(repr(name) for name in names)}",
+        remedy=f"did you mean {folded[meant]!r}?" if meant else f"choose {', '.join(map(repr, names))}",
     )
 
 

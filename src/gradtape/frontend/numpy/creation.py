@@ -204,8 +204,10 @@ def fill(build: ProcedureBuilder, a: Any, value: Any) -> None:
 def item(build: ProcedureBuilder, a: Any, *index: Any) -> Any:
     if not isinstance(a, Expression):
         return a
-    from_flat = a if not index else None
-    if from_flat is None or a.size != 1:
+    if index:
+        key = index[0] if len(index) == 1 else index
+        return getitem(a, key) if isinstance(key, tuple) else getitem(shapes.ravel(a), key)
+    if a.size != 1:
         raise ValueError("can only convert an array of size 1 to a Python scalar")
     view = materialise(a, temporary=True) if not isinstance(a, ArrayView) else a
     return build.load(view.pointer, view.offset)
