@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 import gradtape as gt
+from gradtape.api.debug.precision import HAS_EXTENDED
 from tests.api.debug.test_kinks import PLANTED
 from tests.support.recording import Runs
 
@@ -137,3 +139,78 @@ def test_kinks_of_structured_arguments_and_several_results_are_kept() -> None:
     before = len(calls)
     gt.debug.kinks(f, given, 2, "c")
     assert len(calls) == before
+
+
+def ratio(x: Any) -> Any:
+    return (1.0 - np.cos(x)) / x**2
+
+
+def variance(x: Any) -> Any:
+    return np.mean(x**2) - np.mean(x) ** 2
+
+
+def recurrence(x: Any) -> Any:
+    return gt.fori_loop(0, 12, lambda k, y: y - x / (k + 1.0), 5.0 * x + 1e-9)
+
+
+def halved(x: Any) -> Any:
+    return gt.while_loop(lambda y: y > 1.0, lambda y: 0.5 * y, x) - 0.75
+
+
+def solved(x: Any) -> Any:
+    return np.sum(np.linalg.solve(np.array([[1.0, 1.0], [1.0, 1.0 + 1e-9]]) * x, np.array([1.0, 2.0])))
+
+
+HILBERT = np.arange(6.0)[:, None] + np.arange(6.0) + 1.0
+
+LOSING = {
+    "ratio": (ratio, 1e-7),
+    "variance": (variance, 1e7 + np.arange(4.0)),
+    "recurrence": (recurrence, 0.3),
+    "while": (halved, 3.0 * (1.0 + 1e-12)),
+    "solve": (solved, 2.0),
+    "complex": (lambda x: np.abs(np.exp(1j * x) - 1.0), 1e-9),
+    "several results": (lambda x: {"a": np.exp(x) - 1.0, "b": x * 2.0}, np.array([1e-9, 1.0])),
+    "system": (
+        lambda b: np.sum(np.linalg.solve(1.0 / HILBERT, b)),
+        np.array([1.0, 0.5, -0.3, 0.2, 0.7, -0.1]),
+    ),
+    "special": (lambda x: special.gamma(1.0 + x) - 1.0, 1e-9),
+    "mask": (lambda x: np.sum(x[x > 1.0]) - 5.0, np.array([0.0, 2.0, 3.0 + 1e-12])),
+}
+
+
+@pytest.mark.skipif(not HAS_EXTENDED, reason="long double is double on this machine")
+@pytest.mark.parametrize("name", LOSING)
+def test_digits_of_later_calls_are_those_of_the_first(name: str) -> None:
+    function, point = LOSING[name]
+    calls = Runs()
+
+    def f(x: Any) -> Any:
+        calls.append(1)
+        return function(x)
+
+    first, *others = [gt.debug.digits(f, point) for _ in range(3)]
+    before = len(calls)
+    others.append(gt.debug.digits(f, point))
+    assert len(calls) == before
+    for found in others:
+        assert [repr(loss.site) for loss in found.losses] == [repr(loss.site) for loss in first.losses]
+        assert [loss.remedy for loss in found.losses] == [loss.remedy for loss in first.losses]
+        assert found.value == pytest.approx(first.value, abs=0.5)
+        assert found.derivative == pytest.approx(first.derivative, abs=0.5)
+
+
+@pytest.mark.skipif(not HAS_EXTENDED, reason="long double is double on this machine")
+def test_digits_see_what_has_changed_outside_and_the_branches_of_each_point() -> None:
+    offset = np.array([1.0])
+
+    def f(x: Any) -> Any:
+        return np.cos(x) - offset[0] if x < 1.0 else x * offset[0]
+
+    for _ in range(3):
+        offset[0] = 1.0
+        assert gt.debug.digits(f, 1e-7).value < 5.0
+        assert gt.debug.digits(f, 2.0).value > 15.0
+        offset[0] = 7.0
+        assert gt.debug.digits(f, 1e-7).value > 15.0

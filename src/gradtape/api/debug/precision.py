@@ -11,11 +11,12 @@ import numpy as np
 
 from gradtape.api.debug.linalg import evaluate_extended
 from gradtape.api.debug.nonsmooth.recording import op_by_op, run_checked
+from gradtape.api.debug.programs import KnownCalls, NotKept, closed, depends_on_trace, guard_ways
 from gradtape.api.debug.unrolled import UnrolledLoops, compute_op_by_op, in_place_of_loops
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.recording import Recording
 from gradtape.errors import ArgumentError, GradtapeError, kind_of
-from gradtape.ir.graph import Literal, Node, Value, constant, extract, literal
+from gradtape.ir.graph import Graph, Literal, Node, Value, constant, extract, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.contract import Contract
@@ -28,9 +29,10 @@ from gradtape.kinds.routines.callback import Callback
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.ops.core.elementwise.cast import convert_row
 from gradtape.trace.source.sites import user_site
+from gradtape.transforms.call import inlined
 from gradtape.transforms.observers import DerivativeSite
 from gradtape.transforms.vjp import vjp as pulled
-from gradtape.trees import flatten, unflatten
+from gradtape.trees import TreeSpec, flatten, unflatten
 
 EXTENDED: Final = np.longdouble
 """The arithmetic of the second run: 64 bits instead of 53 on x86-64, 113 in software on other machines, where it is not that of doubles."""
@@ -172,17 +174,10 @@ def digits(f: Callable[..., Any], *args: Any) -> Digits:
             remedy="pass floats",
         )
 
-    def function(*floats: Any) -> Any:
-        given = list(leaves)
-        for k, value in zip(moving, floats, strict=True):
-            given[k] = value
-        return f(*unflatten(spec, given))
-
-    with op_by_op(), np.errstate(all="ignore"):
-        run = _Run(function, [leaves[k] for k in moving])
+    with np.errstate(all="ignore"):
+        run = _Run(*_computed(f, leaves, spec, moving))
         value, slopes = run.digits(run.targets), run.digits(run.gradient)
-        worst = min(value.least, slopes.least)
-        losses = run.losses() if worst < ENOUGH else ()
+        losses = run.losses() if min(value.least, slopes.least) < ENOUGH else ()
     gradient_nest: list[Any] = [None] * len(leaves)
     for k, part in zip(moving, slopes.elements, strict=True):
         gradient_nest[k] = part
@@ -211,45 +206,129 @@ class _Suspect(NamedTuple):
     lost: float
 
 
+class _Nodes:
+    """What computes value and gradient, op by op, with all loops unrolled.
+
+    Parameters
+    ----------
+    recording : Recording
+        It has run the function.
+
+    Attributes
+    ----------
+    nodes, leaves : list
+        Of both.
+    sources, targets, gradient : sequence of Value
+    result_spec : TreeSpec
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.loops = UnrolledLoops()
+        self.sources: Sequence[Value] = recording.sources
+        self.result_spec = recording.result_spec
+        self.targets: Sequence[Value] = in_place_of_loops(recording.targets, self.loops)
+        floating = [target for target in self.targets if is_inexact(target.dtype)]
+        compute_op_by_op(self.targets, all_ancestors=True)
+        _, leaves = extract(self.targets, self.sources, stop=lambda value: False)
+        constants = set(leaves) - set(self.sources)
+        seeds = [broadcast_to(literal(1.0, target.dtype), target.shape) for target in floating]
+        parts = pulled(floating, self.sources, seeds, lambda value: value in constants)
+        slopes = [
+            broadcast_to(literal(0.0, source.dtype), source.shape) if part is None else part
+            for part, source in zip(parts, self.sources, strict=True)
+        ]
+        self.gradient: Sequence[Value] = in_place_of_loops(slopes, self.loops, self.sources)
+        ends = [*self.targets, *self.gradient]
+        self.nodes, self.leaves = extract(ends, self.sources, stop=lambda value: False)
+
+
+class _KeptNodes(_Nodes):
+    """The same of a trace: copies without numbers, and the values outside that differ from call to call."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__(recording)
+        guard_ways(self.loops)
+        ends = [*self.targets, *self.gradient]
+        nodes, leaves = closed(recording, ends, self.loops, with_constants=True)
+        self.frame = list(filter(depends_on_trace, leaves))
+        behind = [*self.sources, *self.frame]
+        self.inputs = [Value(value.aval) for value in behind]
+        outputs = inlined(Graph(behind, nodes, ends), self.inputs)
+        self.sources = self.inputs[: len(self.sources)]
+        self.targets, self.gradient = outputs[: len(self.targets)], outputs[len(self.targets) :]
+        self.nodes, constants = extract(outputs, self.inputs, stop=lambda value: False)
+        self.leaves = [*self.inputs[len(self.sources) :], *constants]
+        self.loops = UnrolledLoops()
+
+    def computed(self, arrays: Sequence[NDArray]) -> dict[Value, Any]:
+        """Return all numbers, for those of the inputs."""
+        data: dict[Value, Any] = dict(zip(self.inputs, arrays, strict=True))
+        for node in self.nodes:
+            operands: list[Any] = [data.get(operand, operand.data) for operand in node.inputs]
+            data.update(zip(node.outs, node.op.evaluate(operands, node.params), strict=True))
+        return data
+
+
+def _computed(
+    function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec, moving: Sequence[int]
+) -> tuple[_Nodes, dict[Value, Any]]:
+    """Return what computes value and gradient, and its numbers: known from the calls before, or of a run op by op."""
+    floats = [leaves[k] for k in moving]
+    try:
+        nodes, frame = KnownCalls("digits", function, leaves, spec, moving, "fc", _analysed)(floats)
+        return nodes, nodes.computed(list(map(np.asarray, [*floats, *frame])))
+    except NotKept:
+        pass
+
+    def of_floats(*floats: Any) -> Any:
+        given = list(leaves)
+        for k, value in zip(moving, floats, strict=True):
+            given[k] = value
+        return function(*unflatten(spec, given))
+
+    with op_by_op():
+        recording = Recording("gt.debug.digits", tuple(floats))
+        run_checked(recording, of_floats, lambda values: None)
+        found = _Nodes(recording)
+        compute_op_by_op(found.gradient, all_ancestors=True)
+    values = [*found.leaves, *found.sources, *[out for node in found.nodes for out in node.outs]]
+    return found, {value: value.data for value in values}
+
+
+def _analysed(
+    recording: Recording, function: Callable[..., Any], _: Sequence[Any]
+) -> tuple[_KeptNodes, Sequence[Value]]:
+    recording.run(function)
+    nodes = _KeptNodes(recording)
+    frame, nodes.frame = nodes.frame, []
+    return nodes, frame
+
+
 class _Run:
     """Value and gradient, op by op, in both arithmetics."""
 
-    def __init__(self, function: Callable[..., Any], floats: Sequence[Any]) -> None:
-        recording = Recording("gt.debug.digits", tuple(floats))
-        run_checked(recording, function, lambda values: None)
-        self.result_spec = recording.result_spec
-        self._sources = recording.sources
-        loops = UnrolledLoops()
-        self.targets = in_place_of_loops(recording.targets, loops)
-        floating = [target for target in self.targets if is_inexact(target.dtype)]
-        compute_op_by_op(self.targets, all_ancestors=True)
-        _, leaves = extract(self.targets, self._sources, stop=lambda value: False)
-        constants = set(leaves) - set(self._sources)
-        seeds = [broadcast_to(literal(1.0, target.dtype), target.shape) for target in floating]
-        parts = pulled(floating, self._sources, seeds, lambda value: value in constants)
-        slopes = [
-            broadcast_to(literal(0.0, source.dtype), source.shape) if part is None else part
-            for part, source in zip(parts, self._sources, strict=True)
-        ]
-        self.gradient = in_place_of_loops(slopes, loops, self._sources)
-        compute_op_by_op(self.gradient, all_ancestors=True)
-        self._nodes, self._leaves = extract(
-            [*self.targets, *self.gradient], self._sources, stop=lambda value: False
-        )
+    def __init__(self, nodes: _Nodes, data: dict[Value, Any]) -> None:
+        self.result_spec, self.targets, self.gradient = nodes.result_spec, nodes.targets, nodes.gradient
+        self._nodes, self._leaves, self._sources = nodes.nodes, set(nodes.leaves), nodes.sources
+        self._data = data
         self._shadows = [self._extended(seed) for seed in (1, 2)]
         self._known: dict[Value, float] = {}
+
+    def _numbers(self, value: Value) -> Any:
+        found = self._data.get(value)
+        return value.data if found is None else found
 
     def _extended(self, seed: int) -> dict[Value, NDArray]:
         """Return all values in extended precision, with random rounding."""
         rng = np.random.default_rng(seed)
         shadow: dict[Value, NDArray] = {}
         for leaf in (*self._leaves, *self._sources):
-            shadow[leaf] = _widened(np.asarray(leaf.data))
+            shadow[leaf] = _widened(np.asarray(self._numbers(leaf)))
         for node in self._nodes:
             for operand in node.inputs:
                 if operand not in shadow:
-                    shadow[operand] = _widened(np.asarray(operand.data))
-            results = _evaluated(node, [shadow[operand] for operand in node.inputs], rng)
+                    shadow[operand] = _widened(np.asarray(operand.data))  # a literal
+            results = _evaluated(node, [shadow[operand] for operand in node.inputs], self._numbers, rng)
             for out, result in zip(node.outs, results, strict=True):
                 shadow[out] = _perturbed(node, [shadow[operand] for operand in node.inputs], result, rng)
         return shadow
@@ -261,7 +340,7 @@ class _Run:
             if not is_inexact(value.dtype):
                 elements.append(np.full(value.shape, ALL_DIGITS))
                 continue
-            computed = _widened(np.asarray(value.data))
+            computed = _widened(np.asarray(self._numbers(value)))
             errors = [np.abs(computed - shadow[value]) for shadow in self._shadows]
             elements.append(_digits(np.max(errors, axis=0), np.abs(self._shadows[0][value])))
             least = min(least, self._digits_of(value))
@@ -287,15 +366,25 @@ class _Run:
                 suspect = suspects.pop(-place)
                 fixed.update(dict.fromkeys(suspect.nodes))
                 best = quality
-                _report(found, suspect)
+                self._report(found, suspect)
             if best < enough and len(found) == before and suspects:
                 # Two lines would have to be right at once, such as those of the terms of a difference.
-                _report(found, suspects[0])
+                self._report(found, suspects[0])
         return tuple(found.values())
+
+    def _report(self, found: dict[tuple[str, str], Loss], suspect: _Suspect) -> None:
+        node, site = suspect.worst, suspect.worst.site
+        derivative_of = site.op if isinstance(site, DerivativeSite) else None
+        where = site.site if isinstance(site, DerivativeSite) else site
+        remedy = remedy_for(node, self._numbers)
+        if derivative_of is not None and remedy == GENERAL:
+            remedy = PATHS
+        loss = Loss(node.op.name, where, suspect.lost, derivative_of, remedy)
+        found.setdefault((repr(where), loss.remedy), loss)
 
     def _suspects(self, ends: Sequence[Value]) -> list[_Suspect]:
         """Return the ops, and lines together, that lose digits, and on which some results depend."""
-        nodes, _ = extract(ends, self._sources, stop=lambda value: False)
+        nodes, _ = extract(ends, self._sources, stop=self._leaves.__contains__)
         lines: dict[Any, list[Node]] = {}
         for node in nodes:
             if any(is_inexact(out.dtype) for out in node.outs):
@@ -325,7 +414,7 @@ class _Run:
     def _digits_of(self, value: Value) -> float:
         known = self._known.get(value)
         if known is None:
-            known = self._known[value] = self._count(value, value.data, 2)
+            known = self._known[value] = self._count(value, self._numbers(value), 2)
         return known
 
     def _count(self, value: Value, computed: Any, runs: int) -> float:
@@ -352,7 +441,7 @@ class _Run:
         """Return the digits of some results together, if some nodes lost none."""
         data: dict[Value, Any] = {}
         for node in self._nodes:
-            arrays: list[Any] = [data.get(x, x.data) for x in node.inputs]
+            arrays: list[Any] = [data[x] if x in data else self._numbers(x) for x in node.inputs]
             if node in fixed:
                 results: Sequence[Any] = [self._shadows[0][out].astype(out.dtype) for out in node.outs]
             elif any(x in data for x in node.inputs):
@@ -362,7 +451,9 @@ class _Run:
             data.update(zip(node.outs, results, strict=True))
         # One run alone: where so much cancels that the two disagree, what is replaced by one of them is still seen to be better.
         counted = [value for value in ends if is_inexact(value.dtype)]
-        found = sum(self._count(value, data.get(value, value.data), 1) for value in counted)
+        found = sum(
+            self._count(value, data[value] if value in data else self._numbers(value), 1) for value in counted
+        )
         return found + ALL_DIGITS * (len(ends) - len(counted))
 
 
@@ -384,16 +475,22 @@ def _digits(error: Any, size: Any) -> Any:
     return np.where(np.isnan(found), 0.0, found)
 
 
-def _evaluated(node: Node, operands: Sequence[NDArray], rng: np.random.Generator) -> list[NDArray]:
+Numbers = Callable[[Value], Any]
+"""Returns the numbers of a value in double precision."""
+
+
+def _evaluated(
+    node: Node, operands: Sequence[NDArray], numbers: Numbers, rng: np.random.Generator
+) -> list[NDArray]:
     """Return the results of a node in extended precision."""
     if not any(is_inexact(out.dtype) for out in node.outs):
         return [
-            np.asarray(out.data) for out in node.outs
+            np.asarray(numbers(out)) for out in node.outs
         ]  # the same branches and positions in both arithmetics
     if node.op is convert_row:
         if is_inexact(node.inputs[0].dtype):
             return [operands[0]]
-        return [_widened(np.asarray(node.outs[0].data))]
+        return [_widened(np.asarray(numbers(node.outs[0])))]
     if not isinstance(node.op, Matrix | Callback):
         try:
             results = [np.asarray(result) for result in node.op.evaluate(list(operands), node.params)]
@@ -405,16 +502,18 @@ def _evaluated(node: Node, operands: Sequence[NDArray], rng: np.random.Generator
         found = evaluate_extended(node.op.name, list(operands), node.params, rng)
         if found is not None:
             return found
-    return _corrected(node, operands, rng)
+    return _corrected(node, operands, numbers, rng)
 
 
 def _is_wide(result: NDArray, out: Value) -> bool:
     return result.dtype in (EXTENDED, np.clongdouble) or not is_inexact(out.dtype)
 
 
-def _corrected(node: Node, operands: Sequence[NDArray], rng: np.random.Generator) -> list[NDArray]:
+def _corrected(
+    node: Node, operands: Sequence[NDArray], numbers: Numbers, rng: np.random.Generator
+) -> list[NDArray]:
     """Return the results in double precision, with random rounding, and with what the errors of the operands make of them."""
-    results = [_widened(np.asarray(out.data)) for out in node.outs]
+    results = [_widened(np.asarray(numbers(out))) for out in node.outs]
     is_elementwise = isinstance(node.op, Elementwise)
     if isinstance(node.op, Elementwise):
         accuracy = max(node.op.accuracy, UNIT_ROUNDOFF)
@@ -425,18 +524,17 @@ def _corrected(node: Node, operands: Sequence[NDArray], rng: np.random.Generator
     for operand, wide in zip(node.inputs, operands, strict=True):
         error = None
         if is_inexact(operand.dtype):
-            error = np.asarray(wide - _widened(np.asarray(operand.data)))
+            narrow = np.asarray(numbers(operand))
+            error = np.asarray(wide - _widened(narrow))
             if not is_elementwise and error.size:
                 # Factorisations are backward stable: their result is that of operands which differ by rounding.
-                error = error + UNIT_ROUNDOFF * np.max(np.abs(np.asarray(operand.data))) * rng.uniform(
-                    -1, 1, error.shape
-                )
-        narrow = None if error is None else error.astype(operand.dtype)
-        tangents.append(None if narrow is None or not np.any(narrow) else constant(narrow))
+                error = error + UNIT_ROUNDOFF * np.max(np.abs(narrow)) * rng.uniform(-1, 1, error.shape)
+        rounded = None if error is None else error.astype(operand.dtype)
+        tangents.append(None if rounded is None or not np.any(rounded) else constant(rounded))
     if all(tangent is None for tangent in tangents):
         return results
     try:
-        moved = node.op.jvp(node, tangents)
+        moved = node.op.jvp(_with_numbers(node, numbers), tangents)
     except GradtapeError:
         return results
     compute_op_by_op([part for part in moved if part is not None])
@@ -444,6 +542,14 @@ def _corrected(node: Node, operands: Sequence[NDArray], rng: np.random.Generator
         result if part is None else result + _widened(np.asarray(part.data))
         for result, part in zip(results, moved, strict=True)
     ]
+
+
+def _with_numbers(node: Node, numbers: Numbers) -> Node:
+    """Return a copy of a node whose operands and results have numbers, for the rule of its derivative."""
+    copy = node.copy(tuple([Value(x.aval, data=np.asarray(numbers(x))) for x in node.inputs]))
+    for out, original in zip(copy.outs, node.outs, strict=True):
+        out.data = np.asarray(numbers(original))
+    return copy
 
 
 _NOT_ROUNDED: Final = frozenset(
@@ -521,17 +627,6 @@ def _line_of(node: Node) -> tuple[Any, ...]:
     return getattr(site, "filename", None), getattr(site, "line", None), isinstance(site, DerivativeSite)
 
 
-def _report(found: dict[tuple[str, str], Loss], suspect: _Suspect) -> None:
-    node, site = suspect.worst, suspect.worst.site
-    derivative_of = site.op if isinstance(site, DerivativeSite) else None
-    where = site.site if isinstance(site, DerivativeSite) else site
-    remedy = remedy_for(node)
-    if derivative_of is not None and remedy == GENERAL:
-        remedy = PATHS
-    loss = Loss(node.op.name, where, suspect.lost, derivative_of, remedy)
-    found.setdefault((repr(where), loss.remedy), loss)
-
-
 # Remedies
 
 
@@ -539,8 +634,8 @@ def _op(value: Value) -> str:
     return "" if value.node is None else value.node.op.name
 
 
-def _is_number(value: Value, number: float) -> bool:
-    data = value.data
+def _is_number(value: Value, number: float, numbers: Numbers) -> bool:
+    data = numbers(value)
     return (
         data is not None
         and np.size(data) > 0
@@ -553,13 +648,13 @@ def _is_number(value: Value, number: float) -> bool:
     )
 
 
-def _is_square(value: Value) -> bool:
+def _is_square(value: Value, numbers: Numbers) -> bool:
     if value.node is None:
         return False
     operands = value.node.inputs
     if _op(value) == "multiply":
         return operands[0] is operands[1]
-    return _op(value) == "square" or (_op(value) == "power" and _is_number(operands[1], 2.0))
+    return _op(value) == "square" or (_op(value) == "power" and _is_number(operands[1], 2.0, numbers))
 
 
 WITH_ONE: Final = {
@@ -600,27 +695,29 @@ PATHS: Final = (
 )
 
 
-def remedy_for(node: Node) -> str:
+def remedy_for(node: Node, numbers: Numbers) -> str:
     """Return what to write instead of an op that has lost digits."""
     name, operands = node.op.name, node.inputs
     if name in ("subtract", "add") and len(operands) == 2:
         plain = [_without_sign(operand) for operand in operands]
         for k in (0, 1):
-            if _is_number(plain[k], 1.0) and _is_square(plain[1 - k]):
+            if _is_number(plain[k], 1.0, numbers) and _is_square(plain[1 - k], numbers):
                 return "(1 - x)*(1 + x) for 1 - x**2"
-            if _is_number(plain[k], 1.0) and _op(plain[1 - k]) in WITH_ONE:
+            if _is_number(plain[k], 1.0, numbers) and _op(plain[1 - k]) in WITH_ONE:
                 return WITH_ONE[_op(plain[1 - k])]
-        if all(map(_is_square, plain)):
+        if all(_is_square(part, numbers) for part in plain):
             return "(a - b)*(a + b) for a**2 - b**2"
         if _op(plain[0]) == _op(plain[1]) and _op(plain[0]) in WITH_ITSELF:
             return WITH_ITSELF[_op(plain[0])]
         if "sqrt" in (_op(plain[0]), _op(plain[1])):
             return "(b**2 - c)/(b + np.sqrt(c)) for b - np.sqrt(c)"
-        if any(map(_is_square, plain)) and "divide" in map(_op, plain):  # a mean less the square of another
+        if any(_is_square(part, numbers) for part in plain) and "divide" in map(
+            _op, plain
+        ):  # a mean less the square of another
             return "np.var(x), or np.mean((x - np.mean(x))**2), for np.mean(x**2) - np.mean(x)**2"
     if name == "log" and _op(operands[0]) in ("add", "subtract"):
         assert operands[0].node is not None
-        if any(_is_number(_without_sign(part), 1.0) for part in operands[0].node.inputs):
+        if any(_is_number(_without_sign(part), 1.0, numbers) for part in operands[0].node.inputs):
             return "np.log1p(x) for np.log(1 + x)"
     if name == "log":
         return "np.log1p(x - 1) near 1, where x - 1 is known without cancellation"

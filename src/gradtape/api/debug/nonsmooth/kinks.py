@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.api.debug.nonsmooth.programs import Kept, NotKept
+from gradtape.api.debug.nonsmooth.programs import Kept
 from gradtape.api.debug.nonsmooth.recording import Point, Recorded, Run, Switch, op_by_op, vector_of
 from gradtape.api.debug.nonsmooth.switches import Margins, margins_of
+from gradtape.api.debug.programs import NotKept
 from gradtape.api.debug.unrolled import Iterations
 from gradtape.api.transforms.callables import check_callable
 from gradtape.errors import ArgumentError, kind_of
