@@ -112,10 +112,12 @@ def warn(
 
 
 def kind_of(thing: Any) -> str:
-    """Return the type of an object, with its article; of a tuple or list, also how many entries it has."""
+    """Return the type of an object with its article, and the length of a tuple or list; "None" for None."""
+    if thing is None:
+        return "None"
     name = type(thing).__name__
     article = "an" if name == "ndarray" or name[0] in "aeioAEIO" else "a"
-    return f"{article} {name}{f' of {len(thing)}' if isinstance(thing, tuple | list) else ''}"
+    return f"{article} {name}{f' of length {len(thing)}' if isinstance(thing, tuple | list) else ''}"
 
 
 def note_recursion(error: BaseException | None, where: str) -> None:

@@ -284,7 +284,7 @@ def test_wrong_arguments() -> None:
     np.testing.assert_array_equal(w, PAIR)
     state = optimizer.init(PAIR)
     expect(errors.ArgumentError, lambda: gt.optimizers.Adam().update(PAIR, state, PAIR), "velocity", "mean")
-    expect(errors.ArgumentError, lambda: optimizer.update(PAIR, None, PAIR), "NoneType")
+    expect(errors.ArgumentError, lambda: optimizer.update(PAIR, None, PAIR), "None")
     expect(
         errors.StructureError,
         lambda: optimizer.update([PAIR, PAIR], optimizer.init([PAIR]), [PAIR]),

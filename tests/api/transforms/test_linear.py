@@ -159,7 +159,7 @@ def test_what_is_not_linear_is_refused(function: Any) -> None:
 
 
 def test_arguments_of_linear_transpose() -> None:
-    expect(errors.ArgumentError, lambda: gt.linear_transpose(None, PAIR), "linear_transpose", "NoneType")
+    expect(errors.ArgumentError, lambda: gt.linear_transpose(None, PAIR), "linear_transpose", "None")
     expect(
         errors.IntegerInputError, lambda: gt.linear_transpose(np.cumsum, np.array([1, 2])), "linear_transpose"
     )
