@@ -30,8 +30,15 @@ class Opaque:
         raise AttributeError(name)
 
 
-def test_a_class_that_counts_its_instances_is_named_with_its_numbers() -> None:
-    f = gt.jit(lambda x: np.sum(Counted(x).value ** 2))
+def test_a_class_that_counts_its_instances_is_an_input() -> None:
+    f = gt.jit(lambda x: np.sum(Counted(x).value ** 2) * Counted.count)
+    for _ in range(7):
+        Counted(1.0)
+        assert float(f(X)) == 5.0 * Counted.count
+
+
+def test_a_class_that_code_may_read_whole_is_named_with_its_numbers() -> None:
+    f = gt.jit(lambda x: np.sum(Counted(x).value ** 2) * len(vars(Counted)) ** 0)
     with pytest.warns(TraceLimitWarning, match=r"Counted.count counts: it was \d+, and is \d+") as caught:
         for _ in range(7):
             Counted(1.0)

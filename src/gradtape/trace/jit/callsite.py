@@ -36,9 +36,8 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.jit.captures.arguments import has_repeated
-from gradtape.trace.jit.captures.leaves import NUMBERS
 from gradtape.trace.jit.captures.recipes import IntegerTooLarge, Moment
-from gradtape.trace.jit.captures.steps import Check, Step, is_key_of_number, why_never_again
+from gradtape.trace.jit.captures.steps import Check, Step, changed_numbers, is_key_of_number, why_never_again
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.jit.leaf_kinds import is_array, is_weak
 from gradtape.trace.jit.lookup import Captured, CaptureSet, GuardTree, Miss
@@ -256,12 +255,12 @@ class CallSite(Tracer):
             self._useless += 1
             if self._useless == _MOST_USELESS:
                 self.explain.warn_of_useless_traces(why, self._useless)
-        is_number = change.check is Check.SAME and type(change.expected) in NUMBERS
-        is_pinned = change.check is Check.PINNED and is_key_of_number(change.expected[0])
-        if is_number or is_pinned:
-            self._changes[change.name, is_pinned] += 1
-        if self._changes[change.name, False] >= _MOST_CHANGES:
-            self.varying |= {change.name}
+        for name in changed_numbers(change):
+            self._changes[name, False] += 1
+            if self._changes[name, False] >= _MOST_CHANGES:
+                self.varying |= {name}
+        if change.check is Check.PINNED and is_key_of_number(change.expected[0]):
+            self._changes[change.name, True] += 1
         if self._changes[change.name, True] >= _MOST_CHANGES and self.unpinned is not None:
             self.unpinned |= {change.name}
 

@@ -29,6 +29,7 @@ from gradtape.trace.jit.captures.spec import PLAIN_TYPES, CaptureSpec
 from gradtape.trace.jit.captures.steps import Check, Source, Step, identity_check
 from gradtape.trace.jit.captures.user_classes import is_package_object, is_plain_object
 from gradtape.trace.jit.guards import trace_of
+from gradtape.trace.jit.leaf_kinds import NUMBERS
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.copies import (
     ABSENT,
@@ -85,7 +86,7 @@ class SideEffects:
     changes : list of Change
         In the order of the objects; those of one object in the order of the program.
     counted : set of str
-        The names of integers that the function reads and also assigns.
+        The names of integers, and of all numbers of classes, that the function reads and also assigns.
     to_arguments : bool
         Whether containers among the arguments change.
     to_arrays : bool
@@ -225,6 +226,7 @@ def side_effects_of(
             effects.to_arguments |= each.path is not None
             effects.of_trace |= each.path is None and each.step < 0
             effects.counted |= {step.name for step in spec.steps if _is_of(step, each, changes)}
+            effects.counted |= _numbers_of_class(each) & {change.name for change in changes}
         _check_unchanged(each, spec, reads)
     arrays = list(_array_changes(spec, book))
     effects.changes += arrays
@@ -243,6 +245,13 @@ def _is_of(step: Step, each: Substitute, changes: Sequence[Change]) -> bool:
     if step.parent != each.step or each.step < 0:
         return False
     return step.source is Source.ITEM or any(step.name == change.name for change in changes)
+
+
+def _numbers_of_class(each: Substitute) -> set[str]:
+    """Return the names of the numbers that a class held at first."""
+    if not isinstance(each.original, type):
+        return set()
+    return {each.part_label(key) for key, content in each.initial.items() if type(content) in NUMBERS}
 
 
 def _array_changes(spec: CaptureSpec, book: RecipeBook) -> Iterator[Change]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import threading
 from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -212,6 +213,43 @@ class ReferenceCopy:
 
     def __call__(self) -> Any:
         return self._copy
+
+
+class ClassData:
+    """Stands in a class for one of its attributes: the thread that traces reads what the trace has in its place, all others the original.
+
+    Parameters
+    ----------
+    owner : type
+        The class.
+    name : str
+        The attribute.
+    original, copy : object
+        What it holds, and what the trace reads.
+    """
+
+    __slots__ = ("copy", "name", "original", "owner", "thread")
+
+    def __init__(self, owner: type, name: str, original: Any, copy: Any) -> None:
+        self.owner, self.name, self.original, self.copy = owner, name, original, copy
+        self.thread = threading.get_ident()
+
+    def __get__(self, thing: Any, cls: type | None = None) -> Any:
+        return self.copy if threading.get_ident() == self.thread else shown_by_class(self.original, cls)
+
+    def install(self) -> None:
+        """Let the class hold this object."""
+        set_content(self.owner, self.name, self)
+
+    def remove(self) -> None:
+        """Let the class hold the original again, unless something else was assigned."""
+        if vars(self.owner).get(self.name) is self:
+            set_content(self.owner, self.name, self.original)
+
+
+def shown_by_class(entry: Any, owner: type | None) -> Any:
+    """Return what the entry of a class is for this thread: what a trace has set in its place, or the entry itself."""
+    return entry.__get__(None, owner) if type(entry) is ClassData else entry
 
 
 def is_made_anew(function: FunctionType) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -10,8 +10,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.captures.steps import Check, Origin, Source
 from gradtape.trace.jit.captures.walk import CaptureWalk
-
-NUMBERS: Final = (int, float, complex)
+from gradtape.trace.jit.leaf_kinds import NUMBERS
 
 
 def visit_plain(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copying: bool) -> Any:

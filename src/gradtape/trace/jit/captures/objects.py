@@ -23,7 +23,7 @@ from gradtape.trace.jit.captures.containers import MOST_ITEMS, visit_quantity
 from gradtape.trace.jit.captures.leaves import visit_generator
 from gradtape.trace.jit.captures.methods import AT_CONSTRUCTION, functions_of, read_methods
 from gradtape.trace.jit.captures.spec import A_FILE, PLAIN_TYPES
-from gradtape.trace.jit.captures.steps import Check, Origin, Source, identity_check, keys_of
+from gradtape.trace.jit.captures.steps import Check, Origin, Source, identity_check, keys_of, label_in_class
 from gradtape.trace.jit.captures.user_classes import (
     has_foreign_code,
     is_generator,
@@ -36,7 +36,14 @@ from gradtape.trace.jit.captures.user_classes import (
 )
 from gradtape.trace.jit.captures.varying import check_environment, note_generator
 from gradtape.trace.jit.captures.walk import MOST_STEPS, CaptureWalk, CodeFacts
-from gradtape.trace.patching.copies import ABSENT, copy_object, set_content, slots_of
+from gradtape.trace.patching.copies import (
+    ABSENT,
+    ClassData,
+    copy_object,
+    set_content,
+    shown_by_class,
+    slots_of,
+)
 from gradtape.trace.source.sites import PACKAGE
 
 _MOST_STEPS: Final = 512
@@ -59,16 +66,18 @@ def visit_class(walk: CaptureWalk, cls: type, origin: Origin, label: str, copyin
     return cls
 
 
-def _check_class(walk: CaptureWalk, cls: type, *, whole: bool) -> dict[str, Any]:
+def _check_class(
+    walk: CaptureWalk, cls: type, *, whole: bool, hidden: frozenset[str] = frozenset()
+) -> dict[str, Any]:
     """Check the attributes of a user's class and its bases; return, by name, those that its instances inherit.
 
-    If it is `whole`, the class itself is used; else only its instances, which exist.
+    If it is `whole`, the class itself is used; else only its instances, which exist, and have the `hidden` attributes of their own.
     """
-    known_attributes = walk.classes.get((cls, whole))
+    known_attributes = walk.classes.get((cls, whole, hidden))
     if known_attributes is not None:
         return known_attributes
     inherited: dict[str, Any] = {}
-    walk.classes[cls, whole] = inherited
+    walk.classes[cls, whole, hidden] = inherited
     entries: list[tuple[type, str, Any]] = []
     for owner in cls.__mro__:
         if not (is_user_class(owner) or (walk.by_parts and is_package_class(owner))):
@@ -83,20 +92,58 @@ def _check_class(walk: CaptureWalk, cls: type, *, whole: bool) -> dict[str, Any]
         _check_class(walk, type(cls), whole=True)
     if not entries:
         return inherited
-    expected = [(owner, name, *_reference(item)) for owner, name, item in entries]
+    read = {name: item for name, item in inherited.items() if name not in hidden}
+    expected = [
+        (owner, name, *_reference(item))
+        for owner, name, item in entries
+        if not (_is_data(name, item) and _visit_data(walk, owner, name, item, whole, read))
+    ]
     walk.step((Source.FIXED, -1, cls), Check.CLASS, expected, f"the class {cls.__name__}")
     for owner, name, item in entries:  # overridden ones as well, which super() finds
-        label = f"{owner.__name__}.{name}"
+        label = label_in_class(owner, name)
         for function in functions_of(item):
             if not walk.is_visited(function, False):
                 walk.visit_fixed(function, label, False)
         # a descriptor, whose code is run
         if hasattr(type(item), "__get__") and is_user_class(type(item)):
             walk.visit_fixed(item, label, False)
-    for name, item in inherited.items() if whole else ():
-        if not functions_of(item) and not callable(item) and not name.startswith("__"):
-            walk.visit_fixed(item, f"{cls.__name__}.{name}", False)
     return inherited
+
+
+def _is_data(name: str, item: Any) -> bool:
+    """Return whether an attribute of a class is neither code nor one of Python's own."""
+    is_code = item is ABSENT or callable(item) or hasattr(type(item), "__get__") or functions_of(item)
+    return not (is_code or name.startswith("__"))
+
+
+def _visit_data(
+    walk: CaptureWalk, owner: type, name: str, item: Any, whole: bool, read: dict[str, Any]
+) -> bool:
+    """Visit data of a class; return whether the trace reads a copy of it, or an input.
+
+    What is not among those that code may `read` is hidden or overridden, and checked by value.
+    """
+    if (owner, name) in walk.class_data:
+        return walk.class_data[owner, name] is not item
+    label, is_plain = label_in_class(owner, name), type(item) in PLAIN_TYPES
+    varies = label in walk.varying
+    if not (varies or read.get(name, ABSENT) is item) or not _may_stand(walk, owner):
+        if not is_plain:
+            walk.visit_fixed(item, label, False)
+        return False
+    if is_plain and not (varies or (_is_constant(item) and not whole)):
+        return False
+    walk.note_use(label, name in walk.facts.attributes and name not in walk.facts.read_attributes)
+    holder = walk.step((Source.FIXED, -1, owner), Check.NOTHING, None, f"the class {owner.__name__}")
+    copy = walk.class_data[owner, name] = walk.visit(item, (Source.ATTRIBUTE, holder, name), label)
+    if copy is not item:
+        walk.spec.class_data.append(ClassData(owner, name, vars(owner)[name], copy))
+    return copy is not item
+
+
+def _may_stand(walk: CaptureWalk, owner: type) -> bool:
+    """Return whether something may stand in a class for its data during the trace: code reads them as attributes."""
+    return walk.spec.substitutes and not walk.facts.everything and type(owner).__setattr__ is type.__setattr__
 
 
 def _class_attributes(facts: CodeFacts, owner: type, whole: bool) -> Iterator[tuple[str, Any]]:
@@ -106,7 +153,7 @@ def _class_attributes(facts: CodeFacts, owner: type, whole: bool) -> Iterator[tu
         if name in _NOT_CHECKED or not (is_special or facts.everything or name in facts.attributes):
             continue
         if whole or not is_special or name not in AT_CONSTRUCTION:
-            yield name, item
+            yield name, shown_by_class(item, owner)
     of_bases = {name for base in owner.__mro__[1:] for name in vars(base)}
     hideable = facts.attributes if facts.asks else facts.attributes & of_bases
     for name in sorted(hideable - vars(owner).keys()):
@@ -142,7 +189,8 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
     may_read_all = facts.everything or is_record(cls) or has_foreign_code(cls, reads_packages=walk.by_parts)
     attributes = _attributes_read(thing, fields, None if may_read_all or is_ours else facts.attributes)
     step = walk.step_unless_fixed(origin, Check.TYPE, cls, label)
-    inherited = {} if is_ours else _check_class(walk, cls, whole=False)
+    hidden = frozenset(name for name in fields if hasattr(cls, name))
+    inherited = {} if is_ours else _check_class(walk, cls, whole=False, hidden=hidden)
     overridable = {
         name: item
         for name, item in inherited.items()
@@ -270,10 +318,11 @@ def _override_inherited(walk: CaptureWalk, copy: Any, inherited: dict[str, Any])
             function = walk.visit_fixed(item, f"{cls.__name__}.{name}")
             if function is not item:
                 copy.__dict__[name] = MethodType(function, copy)
-        else:
-            owner = next(base for base in cls.__mro__ if name in vars(base))
+            continue
+        owner = next(base for base in cls.__mro__ if name in vars(base))
+        if (owner, name) not in walk.class_data and name not in walk.facts.stored:
             holder = walk.step((Source.FIXED, -1, owner), Check.NOTHING, None, f"the class {owner.__name__}")
-            label = f"{owner.__name__}.{name}"
+            label = label_in_class(owner, name)
             copy.__dict__[name] = walk.visit(item, (Source.ATTRIBUTE, holder, name), label)
 
 

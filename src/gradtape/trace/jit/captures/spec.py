@@ -15,7 +15,7 @@ from gradtape.trace.jit.captures.steps import Check, Step
 from gradtape.trace.jit.captures.user_classes import is_plain_object
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.jit.signature import as_input
-from gradtape.trace.patching.copies import Substitute, content_of, restore_content, set_content
+from gradtape.trace.patching.copies import ClassData, Substitute, content_of, restore_content, set_content
 from gradtape.trace.patching.undo import restore, state_of
 
 PLAIN_TYPES: Final = (
@@ -72,6 +72,8 @@ class CaptureSpec:
         Containers, objects and namespaces that have copies, to which the trace writes.
     uncopied : list of Substitute
         Those that have none, whose content is restored after the trace.
+    class_data : list of ClassData
+        What stands in classes during the trace.
     stored : set of str
         Attributes that the code assigns to or deletes.
     step_of : dict of int to (object, int)
@@ -99,6 +101,7 @@ class CaptureSpec:
         self.may_draw = False
         self.substituted: list[Substitute] = []
         self.uncopied: list[Substitute] = []
+        self.class_data: list[ClassData] = []
         self.stored: set[str] = set()
         self.step_of: dict[int, tuple[Any, int]] = {}
         self.function_copies: list[tuple[FunctionType, FunctionType]] = []
@@ -109,6 +112,8 @@ class CaptureSpec:
         self.contents = [np.array(as_input(original)) for original in self.originals]
         for placeholder, content in zip(self.placeholders, self.contents, strict=True):
             placeholder.value.data = content
+        for data in self.class_data:
+            data.install()
         for each in self.uncopied:
             each.initial = content_of(each.copy)
         names = [self.steps[step].name for step in self.inputs]
@@ -156,6 +161,8 @@ class CaptureSpec:
 
     def release(self) -> None:
         """Restore the copies from their originals: functions that outlive the trace see no traced arrays, and no cycle is left."""
+        for data in self.class_data:
+            data.remove()
         for each in self.substituted:
             restore_content(each.copy, each.original)
         for copy, original in self.function_copies:
@@ -163,7 +170,7 @@ class CaptureSpec:
         self.function, self.objects = None, ()
         for references in (
             *(self.substituted, self.function_copies, self.original_of),
-            *(self.placeholders, self.originals, self.uncopied, self.step_of),
+            *(self.placeholders, self.originals, self.uncopied, self.class_data, self.step_of),
         ):
             references.clear()
 

@@ -20,8 +20,9 @@ from gradtape.ir.op import NDArray
 from gradtape.kinds.refusals import is_same_data
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of, memory_of
+from gradtape.trace.jit.leaf_kinds import NUMBERS
 from gradtape.trace.jit.signature import as_input, layout_of_input
-from gradtape.trace.patching.copies import ABSENT
+from gradtape.trace.patching.copies import ABSENT, shown_by_class
 from gradtape.trees import exact_key
 
 
@@ -200,7 +201,23 @@ def keys_of(entries: dict[Any, Any]) -> Iterable[Any]:
 
 
 def _class_entry(owner: type, name: str) -> Any:
-    return vars(owner).get(name, ABSENT)
+    return shown_by_class(vars(owner).get(name, ABSENT), owner)
+
+
+def changed_numbers(step: Step) -> list[str]:
+    """Return the names of the numbers of Python that a check by value has found changed."""
+    if step.check is not Check.CLASS:
+        return [step.name] if step.check is Check.SAME and type(step.expected) in NUMBERS else []
+    return [
+        label_in_class(owner, name)
+        for owner, name, entry, _ in step.expected
+        if type(entry) in NUMBERS and not is_same_item(_class_entry(owner, name), entry)
+    ]
+
+
+def label_in_class(owner: type, name: str) -> str:
+    """Return the description of an attribute of a class."""
+    return f"{owner.__name__}.{name}"
 
 
 def is_same(value: Any, expected: Any) -> bool:

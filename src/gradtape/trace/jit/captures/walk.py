@@ -180,7 +180,8 @@ class CaptureWalk:
         self.varying = varying
         self.cells: dict[int, CellCopy] = {}
         self.namespaces: dict[int, Namespace] = {}
-        self.classes: dict[tuple[type, bool], dict[str, Any]] = {}
+        self.classes: dict[tuple[type, bool, frozenset[str]], dict[str, Any]] = {}
+        self.class_data: dict[tuple[type, str], Any] = {}
         self.stored_names: set[str] = set()
         self._read_names: set[str] = set()
         self._written_names: set[str] = set()
