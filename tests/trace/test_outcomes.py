@@ -11,6 +11,7 @@ import pytest
 from scipy import linalg
 
 import gradtape as gt
+from gradtape.errors import ConcretizationError
 from tests.support.differences import gradient_by_differences
 
 GOOD = np.array([[2.0, 0.3], [0.3, 1.0]])
@@ -165,12 +166,50 @@ def test_errors_that_nobody_is_prepared_for_are_errors() -> None:
         compiled(GOOD)
 
 
-def test_a_map_leaves_errors_to_the_run() -> None:
-    np.testing.assert_allclose(
-        gt.vmap(in_a_caller)(np.stack([GOOD, 2 * GOOD])), [in_a_caller(GOOD), in_a_caller(2 * GOOD)]
-    )
-    with pytest.raises(np.linalg.LinAlgError):
-        gt.vmap(in_a_caller)(np.stack([GOOD, BAD]))
+def jittered_by_scipy(k: Any) -> Any:
+    for power in range(6):
+        try:
+            return np.sum(np.log(linalg.cholesky(k + (10.0**power - 1.0) * np.eye(2), lower=True).diagonal()))
+        except np.linalg.LinAlgError:
+            pass
+    return np.sum(k)
+
+
+@pytest.mark.parametrize("function", [in_a_caller, jittered, jittered_by_scipy])
+@pytest.mark.parametrize("way", ["vmap", "jit", "grad", "forward", "hessian", "nested"])
+def test_a_map_handles_errors_that_all_elements_have(function: Any, way: str) -> None:
+    mapped, batched = gt.vmap(function), lambda k: np.sum(gt.vmap(function)(k) ** 2)
+    seeds = np.ones((2, 2, 2))
+    answers: dict[str, Any] = {
+        "vmap": mapped,
+        "jit": gt.jit(mapped),
+        "grad": gt.grad(batched),
+        "forward": lambda k: gt.jvp(batched, (k,), (seeds,))[1],
+        "hessian": gt.hessian(batched),
+        "nested": gt.jit(lambda k: gt.vmap(mapped)(np.stack([k, 2 * k]))),
+    }
+    by_hand: dict[str, Any] = {
+        "vmap": lambda k: np.stack([function(each) for each in k]),
+        "grad": gt.grad(lambda k: sum(function(each) ** 2 for each in k)),
+        "forward": lambda k: gt.jvp(lambda k: sum(function(each) ** 2 for each in k), (k,), (seeds,))[1],
+        "hessian": gt.hessian(lambda k: sum(function(each) ** 2 for each in k)),
+        "nested": lambda k: np.stack([[function(each) for each in part] for part in (k, 2 * k)]),
+    }
+    expected = by_hand.get(way, by_hand["vmap"])
+    for stack in ([GOOD, 2 * GOOD], [BAD, 1.1 * BAD], [GOOD, GOOD], [BAD, BAD]):
+        np.testing.assert_allclose(
+            answers[way](np.stack(stack)), expected(np.stack(stack)), rtol=1e-10, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("function", [in_a_caller, jittered, jittered_by_scipy])
+def test_elements_that_do_not_agree_in_an_error_are_an_error_with_a_remedy(function: Any) -> None:
+    mapped = gt.jit(gt.vmap(function))
+    for stack in ([GOOD, BAD], [BAD, GOOD], [GOOD, GOOD, BAD]):
+        for way in (mapped, gt.vmap(function), gt.grad(lambda k: np.sum(gt.vmap(function)(k)))):
+            with pytest.raises(ConcretizationError, match=r"some elements(.|\n)*np\.where"):
+                way(np.stack(stack))
+    np.testing.assert_allclose(mapped(np.stack([GOOD, GOOD])), [function(GOOD)] * 2)
 
 
 def roots(x):

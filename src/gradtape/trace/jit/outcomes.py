@@ -13,15 +13,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import LIBRARIES
+from gradtape.errors import LIBRARIES, ConcretizationError
+from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, Aval
 from gradtape.kinds.routines.host import call_host, enter_function
 from gradtape.ops.core.elementwise.cast import stop_gradient
+from gradtape.ops.core.reductions import reduce_all
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.guards import Trace, abstract_of, trace_of
+from gradtape.trace.jit.guards import abstract_of, trace_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.pending import forget_failed
 from gradtape.trace.patching.bytecode import handles_error
+from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import PACKAGE, user_site
 from gradtape.trees import flatten, unflatten
 
@@ -79,19 +82,34 @@ def call_now(array: Any, function: Any, types: Any, args: Any, kwargs: dict[str,
 
 
 def compute_now(made: Any, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """Compute results of a call whose error the code handles, and set the outcome of their traces."""
+    """Compute results of a call whose error the code handles, and set the outcome of their traces.
+
+    Of mapped values all elements are computed: they must agree in the outcome.
+    """
     values = [
         item.value for item in (made if isinstance(made, tuple) else (made,)) if isinstance(item, Handle)
     ]
-    traces = [trace for value in values if (trace := trace_of(value)) is not None]
-    if any(abstract_of(value) is not None for value in values):
+    mapped = next((tag for value in values if (tag := abstract_of(value)) is not None), None)
+    wholes = [whole for value in values if (whole := _of_all_elements(value)) is not None]
+    if len(wholes) < len(values):
         return made
+    traces = dict.fromkeys(trace for whole in wholes if (trace := trace_of(whole)) is not None)
     try:
-        force(values)
+        force(wholes)
     except np.linalg.LinAlgError:
-        forget_failed(values)
-        for trace in dict.fromkeys(traces):
-            _guard_failure(trace, function, args, kwargs)
+        forget_failed(wholes)
+        failure = _of_all_elements(_failure(function, args, kwargs))
+        assert failure is not None
+        failed = reduce_all(failure, axes=tuple(range(failure.ndim))) if failure.ndim else failure
+        if mapped is not None and not force([failed])[0]:
+            raise ConcretizationError(
+                f"an error that the code handles is raised for some elements in {mapped.described}, and not for others",
+                where=user_site(),
+                why=mapped.why,
+                remedy="ask before the operation, as in np.linalg.eigvalsh(a)[0] > 0, and select with np.where; or loop over the elements",
+            ) from None
+        for trace in traces:
+            trace.guard(failed, 1, user_site())
         raise
     finally:
         for trace in traces:
@@ -99,8 +117,18 @@ def compute_now(made: Any, function: Callable[..., Any], args: Any, kwargs: dict
     return made
 
 
-def _guard_failure(trace: Trace, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> None:
-    """Let the program of a trace check that a call fails, as it has in the trace."""
+def _of_all_elements(value: Value) -> Value | None:
+    """Return a value of all elements of the axes that are mapped around, which are in front; None where they are not known."""
+    for tag in reversed(contexts.mapped):
+        if tag in value.tags:
+            if tag.whole is None:
+                return None
+            value = tag.whole(value)
+    return None if abstract_of(value) is not None else value
+
+
+def _failure(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Value:
+    """Return whether a call fails, of which the program makes sure by calling it again."""
     leaves, spec = flatten((args, kwargs))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Handle)]
     values = [stop_gradient(leaves[place].value) for place in places]
@@ -115,5 +143,4 @@ def _guard_failure(trace: Trace, function: Callable[..., Any], args: Any, kwargs
             return (np.asarray(True),)
         return (np.asarray(False),)
 
-    (failure,) = call_host(enter_function(fails), [Aval((), BOOL)], values)
-    trace.guard(failure, 1, user_site())
+    return call_host(enter_function(fails), [Aval((), BOOL)], values)[0]
