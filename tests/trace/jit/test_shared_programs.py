@@ -653,6 +653,22 @@ def test_bad_arguments_are_named_as_of_the_function() -> None:
         assert messages[0] == messages[1]
 
 
+@pytest.mark.parametrize("transform", [gt.jit, gt.grad, gt.value_and_grad])
+def test_messages_name_the_function_that_is_called(transform: Any) -> None:
+    def named(name: str) -> Any:
+        def f(x: Any) -> Any:
+            return np.sum(x * x)
+
+        f.__name__ = name
+        return transform(f)
+
+    for number in range(4):
+        named(f"double{number}")(X)
+    with pytest.warns(gt.errors.CompileWarning, match=r"\bhalf0\b.* could not be compiled") as caught:
+        named("half0")(X.astype(np.float16))
+    assert len(caught) == 1
+
+
 def test_random_numbers_are_drawn_at_each_call() -> None:
     rng = np.random.default_rng(1)
     other = np.random.default_rng(1)

@@ -108,11 +108,15 @@ class SharedSite(CallSite):
 
     by_parts = True
 
+    named_by: str
+    """The name of a function in that of the program."""
+
     def __init__(self, function: Callable[..., Any], name: str, static: StaticArguments) -> None:
         super().__init__(function, name, static)
         self.explain = _Silent(name)
         self.refused = False
         self._errors = 0
+        self.named_by = name
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call, or return `NOT_SHARED`."""
@@ -146,7 +150,10 @@ class SharedSite(CallSite):
         dynamic_trips: bool = False,
         accept: AcceptTrace | None = None,
     ) -> Specialisation | None:
-        """Trace one call, whose side effects are undone if it is not kept."""
+        """Trace one call, whose side effects are undone if it is not kept; messages name the function that is called."""
+        called = _name_of(call.objects[0])
+        self.name = self.explain.name = self.name.replace(self.named_by, called)
+        self.named_by = called
         accept = accept or (lambda _: True)
         return super().trace(call, captures, dynamic_trips=dynamic_trips, accept=accept)
 
@@ -219,11 +226,16 @@ class Family:
             self._made = [*self._made[-1:], weakref.ref(made)]
             return
         if self.program is None:
-            self.program = _program_of(body_of, made)
+            self.program = _program_of(body_of, made, function)
         made.share(self.program, function)
 
 
-def _program_of(body_of: BodyOf, made: Sharing) -> Any:
+def _name_of(function: Any) -> str:
+    name: str = getattr(function, "__name__", type(function).__name__)
+    return name
+
+
+def _program_of(body_of: BodyOf, made: Sharing, function: Any) -> Any:
     """Return the program that takes a function and the arguments of what a transform makes of it."""
 
     def run(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -232,7 +244,9 @@ def _program_of(body_of: BodyOf, made: Sharing) -> Any:
     run.__name__ = made.site.name
     static = made.site.static
     kind: Any = type(made)
-    return kind(run, run, FunctionFirst(static.positions, static.names), SharedSite)
+    program = kind(run, run, FunctionFirst(static.positions, static.names), SharedSite)
+    program.site.named_by = _name_of(function)
+    return program
 
 
 def program_of_calls(
@@ -260,8 +274,9 @@ def program_of_calls(
         if family.is_new:
             family.is_new = False
             return None
-        run.__name__ = f"{options[0]}({getattr(function, '__name__', type(function).__name__)})"
+        run.__name__ = f"{options[0]}({_name_of(function)})"
         family.program, family.held = kind(run, run, FunctionFirst(), SharedSite), held
+        family.program.site.named_by = _name_of(function)
     return family.program, family.held
 
 
