@@ -41,7 +41,7 @@ REFUSALS = (
 )
 """Errors that say what to do instead."""
 
-LIMITS = re.compile(r"\w+ of \w+ has no kernel: \w+ calls NumPy for it|kernels do not compute with float16")
+LIMITS = re.compile(r"\w+ of \w+ has no kernel: \S+ calls NumPy for it|kernels do not compute with float16")
 """What warnings may say: an op that is left to NumPy, and half precision, which booleans and bytes have in NumPy's functions."""
 
 SHAPES = ((), (1,), (3,), (4,), (2, 3), (3, 3), (3, 1), (1, 1), (2, 1, 3), (2, 3, 2), (0,), (0, 3), (7,))
