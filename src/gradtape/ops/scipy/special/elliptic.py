@@ -14,14 +14,19 @@ from gradtape.kinds.elementwise import Elementwise, Rule
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
 from gradtape.ops.core.elementwise.floats import rint
+from gradtape.ops.core.elementwise.inverse import log
 from gradtape.ops.core.elementwise.logic import equal, less
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.signs import fabs
 from gradtape.ops.scipy.special.quadrature import integrate, whole_line
 from gradtape.ops.scipy.special.rows import result, several, special
 
 inf, nan = np.inf, np.nan
 POSITIVE = (0.3, 3.0)
+
+FAR_APART = 1e-8
+"""The ratio of two numbers below which the leading term of their mean has all digits."""
 
 
 def _decay(*powers: tuple[Value, float]) -> Value:
@@ -68,28 +73,34 @@ elliprf: Elementwise = special(
 )
 
 
-def _degenerate_in_x(r: Value, x: Value, y: Value) -> Value:
-    negative = less(y, 0.0)
-    principal = (r - 1.0 / sqrt(x)) / (2.0 * (y - x))
-    inner = where(negative, 1.0, y)
-    return where(negative, principal, elliprd(inner, inner, x) * (-1.0 / 6.0))
-
-
-def _degenerate_in_y(r: Value, x: Value, y: Value) -> Value:
-    """For y < 0, where the integral is a principal value, from homogeneity: ``x r_x + y r_y = -r / 2``."""
-    negative = less(y, 0.0)
-    inner = where(negative, 1.0, y)
-    principal = -(0.5 * r + x * _degenerate_in_x(r, x, y)) / y
-    return where(negative, principal, elliprd(x, inner, inner) * (-1.0 / 3.0))
+def _degenerate(r: Value, x: Value, y: Value) -> tuple[Value, Value]:
+    """By differences where x and y are far apart, or the integral is a principal value; else by Carlson's integral of their ratio."""
+    near = less(x, 8.0 * y) & less(y, 8.0 * x)
+    apart = where(near, 1.0, y - x)
+    by_differences = 0.5 * (r - 1.0 / sqrt(x)) / apart, 0.5 * (sqrt(x) / apart / y - r / apart)
+    base = where(near, y, 1.0)
+    ratio = where(near, x, 1.0) / base
+    one = 1.0 + 0.0 * base
+    scale = base * sqrt(base)
+    by_ratio = (
+        elliprd(one, one, ratio) * (-1.0 / 6.0) / scale,
+        elliprd(ratio, one, one) * (-1.0 / 3.0) / scale,
+    )
+    in_x, in_y = (where(near, *each) for each in zip(by_ratio, by_differences, strict=True))
+    return in_x, in_y
 
 
 elliprc: Elementwise = special(
     "elliprc",
-    _degenerate_in_x,
-    _degenerate_in_y,
+    lambda r, x, y: _degenerate(r, x, y)[0],
+    lambda r, x, y: _degenerate(r, x, y)[1],
     domain=(POSITIVE,) * 2,
     edges=((0.0, 1.0), (1.0, 1.0), (1.0, -1.0), (nan, 1.0)),
-    slopes=(((1.0, 1.0), (-1.0 / 6.0, -1.0 / 3.0)),),
+    slopes=(
+        ((1.0, 1.0), (-1.0 / 6.0, -1.0 / 3.0)),
+        ((1.0, 1e-200), (-114.97582823998226, -5e199)),
+        ((1e-220, 1e-220), (-inf, -inf)),
+    ),
 )
 elliprg: Elementwise = special(
     "elliprg",
@@ -249,12 +260,19 @@ several("ellipj", ellipj_sn, ellipj_cn, ellipj_dn, ellipj_ph)
 
 
 def _mean_slopes(z: Value, a: Value, b: Value) -> tuple[Value, Value]:
-    """``agm(a, b) = pi a / (2 K(1 - b**2 / a**2))``, and it is homogeneous: ``a z_a + b z_b = z``."""
-    ratio = b / a
-    k = ellipk(1.0 - ratio * ratio)
-    # K' = (K - D) / (2 ratio**2), and dm/db = -2 ratio / a.
-    in_b = z / k * (k - elliprd(0.0, ratio * ratio, 1.0) * (1.0 / 3.0)) / (ratio * a)
-    in_a = (z - b * in_b) / a
+    """``agm(a, b) = pi a / (2 K(1 - b**2 / a**2))`` for a larger a, and it is homogeneous: ``a z_a + b z_b = z``."""
+    turned = less(fabs(a), fabs(b))
+    large, small = where(turned, b, a), where(turned, a, b)
+    far = less(small / large, FAR_APART)
+    ratio = where(far, 1.0, small / large)
+    square = ratio * ratio
+    integral = ellipkm1(square)
+    k = where(far, math.log(4.0) + (log(fabs(large)) - log(fabs(small))), integral)
+    # K' = (K - D) / (2 ratio**2)
+    share = where(far, 1.0, integral - elliprd(0.0, square, 1.0) * (1.0 / 3.0)) / k
+    mean = z / large
+    in_small, in_large = mean * share / (small / large), mean * (1.0 - share)
+    in_a, in_b = where(turned, in_small, in_large), where(turned, in_large, in_small)
     first, second = equal(a, 0.0) & ~equal(b, 0.0), equal(b, 0.0) & ~equal(a, 0.0)
     return where(first, inf, where(second, 0.0, in_a)), where(second, inf, where(first, 0.0, in_b))
 
@@ -265,6 +283,12 @@ agm = special(
     lambda z, a, b: _mean_slopes(z, a, b)[1],
     domain=((0.3, 3.0), (0.3, 3.0)),
     edges=((1.0, 1.0), (0.0, 1.0), (nan, 1.0), (-1.0, -2.0)),
-    slopes=(((1.0, 1.0), (0.5, 0.5)), ((0.0, 1.0), (inf, 0.0)), ((2.0, 0.0), (0.0, inf))),
+    slopes=(
+        ((1.0, 1.0), (0.5, 0.5)),
+        ((0.0, 1.0), (inf, 0.0)),
+        ((2.0, 0.0), (0.0, inf)),
+        ((-2.0, -2.0), (0.5, 0.5)),
+        ((1.0, 1e-200), (0.0033933413748530668, 7.36237141161119e194)),
+    ),
     kinks="inf with respect to an argument that alone is 0",
 )

@@ -230,7 +230,7 @@ CYCLES = 6
 
 def kolmogorov_slope(x: Value) -> Value:
     """Return the derivative, of the series of ``exp(-2 k**2 x**2)`` for large x and of its theta transform for small ones."""
-    positive = greater(x, 0.0)
+    positive = greater(x, 0.03) & less(x, inf)  # elsewhere it underflows
     x = where(positive, x, 1.0)
     large = greater(x, 0.8)
     far, near = where(large, x, 1.0), where(large, 0.8, x)
@@ -254,9 +254,10 @@ kolmogorov = special(
 )
 kolmogi = special(
     "kolmogi",
-    lambda z, p: 1.0 / kolmogorov_slope(z),
+    lambda z, p: where(equal(kolmogorov_slope(z), 0.0), -inf, 1.0 / kolmogorov_slope(z)),
     domain=((0.1, 0.9),),
-    edges=((1.0,), (nan,), (0.5,)),
+    edges=((1.0,), (nan,), (0.5,), (0.0,)),
+    slopes=(((0.0,), (-inf,)), ((1.0,), (-inf,))),
 )
 TWICE = "the sum that it is has terms which depend on n and x"
 smirnov_slope = special(

@@ -11,6 +11,7 @@ from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.floats import floor
 from gradtape.ops.core.elementwise.inverse import log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater, less
+from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import sign
 from gradtape.ops.scipy.special.distributions.incomplete import (
@@ -251,17 +252,21 @@ def _student(df: Value, t: Value) -> tuple[Value, ...]:
     """``F(t) = 1/2 + sign(t) I(1/2, df/2; t**2 / (df + t**2)) / 2``."""
     total = df + t * t
     share, rest = t * t / total, df / total
-    density = exp(0.5 * (df + 1.0) * log(rest) - 0.5 * log(df)) / beta(0.5 * df, 0.5 + 0.0 * df)
+    # 1 / B(df/2, 1/2), divided by df, which is a number for the least df
+    inverse = 1.0 / ((df + 1.0) * beta(0.5 * df + 1.0, 0.5 + 0.0 * df))
+    small_share = less(share, 0.5)
+    decay = where(small_share, log1p(-where(small_share, share, 0.0)), log(rest))
+    slope = inverse * exp(0.5 * df * decay) / sqrt(total)
     # Near 0 the power series, whose derivatives are right at 0 too, where the share is the square of t.
     near = less(share, 1e-8)
-    highest = exp(-0.5 * log(df)) / beta(0.5 * df, 0.5 + 0.0 * df)
-    growth = 0.5 * (psi(0.5 * (df + 1.0)) - psi(0.5 * df) - 1.0 / df)
+    highest = sqrt(df) * inverse
+    growth = 0.5 * (psi(0.5 * (df + 1.0)) - psi(0.5 * df + 1.0) + 1.0 / df)
     small = where(near, t, 0.0)
     bend = (1.0 / (df * df) - (df + 1.0) / df * growth) / 6.0
     series = highest * small * (growth + bend * (small * small))
     far = where(near, 0.5, share), where(near, 0.5, rest)
-    in_df = 0.25 * sign(t) * beta_in_second(0.5 + 0.0 * df, 0.5 * df, *far) - 0.5 * t / df * density
-    return where(near, series, in_df), density
+    in_df = 0.25 * sign(t) * beta_in_second(0.5 + 0.0 * df, 0.5 * df, *far) - 0.5 * t * slope
+    return where(near, series, in_df), df * slope
 
 
 distribution(
