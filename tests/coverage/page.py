@@ -15,9 +15,9 @@ respect to each float argument against differences, second derivatives, in `gt.j
 `python -m tests.coverage --write`.
 
 *Supported* functions have derivatives. *Constant* ones return integers, booleans or steps: they work in traced code with a derivative of
-zero. *Refused* ones raise an error that names the function and what to do instead; the reasons are below. What is left does not compute
-with numbers (files, types, settings); of `scipy.stats` it is also tests of tables of counts, random matrices and plots. The methods of its
-distributions have [a table of their own](#methods-of-the-distributions-of-scipystats).
+zero. *Refused* ones raise an error that names the function and what to do instead; the reasons are below. The remaining functions do not
+compute with numbers (files, types, settings); in `scipy.stats` they also include tests of contingency tables, random matrices and plots.
+The methods of its distributions have [a table of their own](#methods-of-the-distributions-of-scipystats).
 
 | namespace | functions | with derivatives | supported | of these | constant | refused |
 |---|---:|---:|---:|---:|---:|---:|
