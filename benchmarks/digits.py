@@ -26,6 +26,7 @@ from cancellations import ILL, WELL, Program
 from scipy import special
 
 import gradtape as gt
+from gradtape.api.debug.precision import ENOUGH
 
 WORKING: Final = 120
 """Digits of mpmath."""
@@ -98,6 +99,11 @@ class Row(NamedTuple):
     def close(self) -> tuple[bool, ...]:
         """Whether digits of value and gradient are within one of the truth."""
         return tuple(abs(a - b) <= 1.0 for a, b in zip(self.truth, self.reported, strict=True))
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether digits are lost at these arguments; the errors of a formula that loses digits may happen to be small."""
+        return min(self.truth) < ENOUGH
 
     @property
     def is_found(self) -> bool:
@@ -217,7 +223,7 @@ def main() -> None:
             rows.setdefault(group, []).append(row)
             if options.repeats:
                 times.setdefault(group, []).append(_times(program, options.repeats))
-            missed = kind == "ill" and not row.is_found
+            missed = kind == "ill" and row.has_lost and not row.is_found
             if options.only or not all(row.close) or missed or row.is_false:
                 digits = " ".join(f"{a:.1f}/{b:.1f}" for a, b in zip(row.reported, row.truth, strict=True))
                 print(f"{name}: {digits}, losses {row.losses}, planted {sorted(row.planted)}", flush=True)
@@ -233,11 +239,12 @@ def main() -> None:
 
 def _line(group: str, rows: list[Row], times: list[tuple[float, float, float]]) -> str:
     close = [each for row in rows for each in row.close]
+    lost = [row for row in rows if row.has_lost]
     has_lines = any(row.planted for row in rows)
     cells = [
         str(len(rows)),
         f"{sum(close)} of {len(close)}",
-        f"{sum(row.is_found for row in rows)} of {len(rows)}" if has_lines else "",
+        f"{sum(row.is_found for row in lost)} of {len(lost)}" if has_lines else "",
         f"{sum(row.is_false for row in rows)}",
     ]
     if times:

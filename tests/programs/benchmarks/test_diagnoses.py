@@ -40,7 +40,7 @@ def test_lost_digits_are_counted_and_their_lines_found(monkeypatch: pytest.Monke
             with case(name):
                 row = digits.measured(program)
                 close += row.close
-                assert row.is_found and not row.is_false
+                assert (row.is_found or not row.has_lost) and not row.is_false
         for name, program in list(digits.WELL.items())[::10]:
             with case(name):
                 row = digits.measured(program)

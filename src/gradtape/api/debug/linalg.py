@@ -7,10 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.api.debug.arithmetic import product_error, sum_error
 from gradtape.ir.op import NDArray
 
 LARGEST: Final = 200
 """The size of matrices up to which elimination in NumPy is fast enough."""
+
+
+REFINED: Final = 2
+"""How often the solution of a system is corrected."""
 
 
 def evaluate_extended(
@@ -45,6 +50,35 @@ def evaluate_extended(
             return None
         found.append(one)
     return [np.reshape(np.stack(found), (*lead, *found[0].shape))]
+
+
+def refined(
+    name: str,
+    operands: list[NDArray],
+    params: dict[str, Any],
+    results: list[NDArray],
+    rng: np.random.Generator,
+) -> list[NDArray]:
+    """Return the results of `evaluate_extended` with more correct digits: the solution of a system is corrected by its residual, which is
+    computed in twice the precision. Other rows, and complex numbers, have the results that they had."""
+    if name != "lu_solve" or results[0].dtype.kind != "f" or operands[0].shape[-1] > LARGEST:
+        return results
+    a, factors, pivots, b = operands
+    left = a.swapaxes(-1, -2) if params["transposed"] else a
+    (x,) = results
+    for _ in range(REFINED):
+        rest, low = b, np.zeros_like(b)
+        for k in range(a.shape[-1]):
+            column, row = left[..., :, k, None], x[..., k, None, :]
+            product = column * row
+            following = rest - product
+            low = low + (sum_error(rest, -product, following) - product_error(column, row, product))
+            rest = following
+        found = evaluate_extended(name, [a, factors, pivots, rest + low], params, rng)
+        if found is None:
+            return [x]
+        x = x + found[0]
+    return [x]
 
 
 def _eliminated(a: NDArray, b: NDArray, rng: np.random.Generator) -> tuple[NDArray, NDArray, NDArray] | None:

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.api.debug.linalg import evaluate_extended
+from gradtape.api.debug.arithmetic import normal, rounded_off
+from gradtape.api.debug.linalg import evaluate_extended, refined
 from gradtape.api.debug.nonsmooth.recording import op_by_op, run_checked
 from gradtape.api.debug.programs import KnownCalls, NotKept, closed, depends_on_trace, guard_ways
 from gradtape.api.debug.unrolled import UnrolledLoops, compute_op_by_op, in_place_of_loops
@@ -143,9 +144,11 @@ def digits(f: Callable[..., Any], *args: Any) -> Digits:
     -----
     Value and gradient are computed op by op, with all loops unrolled, in double precision and twice in extended precision with random
     rounding (J. Vignes, "A Stochastic Arithmetic for Reliable Scientific Computation", 1993). Digits on which the extended runs agree are
-    correct. Linear systems, determinants and Cholesky's factors are computed by elimination. Other ops that NumPy has in double precision
-    only, such as eigenvalues and most special functions, hand on the errors of their operands by their derivatives. An op, or a line of a
-    loop, is blamed if the result has more right digits when its own results are replaced by the extended ones.
+    correct. Where they do not agree on the error, they are computed once more, with what sums, products, quotients and roots round off.
+    Linear systems, determinants and Cholesky's factors are computed by elimination. Other ops that NumPy has in double precision only, such
+    as eigenvalues and most special functions, hand on the errors of their operands by their derivatives. An op, or a line of a loop, is
+    blamed if the result has more right digits when its own results are replaced by the extended ones. Of a function that was called before
+    the ops are known, and it does not run again unless something that it reads has changed.
 
     Examples
     --------
@@ -311,15 +314,19 @@ class _Run:
         self.result_spec, self.targets, self.gradient = nodes.result_spec, nodes.targets, nodes.gradient
         self._nodes, self._leaves, self._sources = nodes.nodes, set(nodes.leaves), nodes.sources
         self._data = data
-        self._shadows = [self._extended(seed) for seed in (1, 2)]
         self._known: dict[Value, float] = {}
+        self._lows: list[dict[Value, NDArray]] = [{}, {}]
+        self._shadows = [self._extended(seed) for seed in (1, 2)]
+        if not all(map(self._is_certain, (*self.targets, *self.gradient))):
+            self._shadows = [self._extended(seed, low) for seed, low in zip((1, 2), self._lows, strict=True)]
+            self._known.clear()
 
     def _numbers(self, value: Value) -> Any:
         found = self._data.get(value)
         return value.data if found is None else found
 
-    def _extended(self, seed: int) -> dict[Value, NDArray]:
-        """Return all values in extended precision, with random rounding."""
+    def _extended(self, seed: int, low: dict[Value, NDArray] | None = None) -> dict[Value, NDArray]:
+        """Return all values in extended precision, with random rounding; what is rounded off is entered in `low`, where it is known."""
         rng = np.random.default_rng(seed)
         shadow: dict[Value, NDArray] = {}
         for leaf in (*self._leaves, *self._sources):
@@ -328,10 +335,35 @@ class _Run:
             for operand in node.inputs:
                 if operand not in shadow:
                     shadow[operand] = _widened(np.asarray(operand.data))  # a literal
-            results = _evaluated(node, [shadow[operand] for operand in node.inputs], self._numbers, rng)
+            operands = [shadow[operand] for operand in node.inputs]
+            results = _evaluated(node, operands, self._numbers, rng)
+            rest = None
+            if low is not None and isinstance(node.op, Matrix):
+                results = refined(node.op.name, operands, node.params, results, rng)
+            if low is not None and len(results) == 1:
+                rest = rounded_off(
+                    node, operands, [low.get(operand, 0.0) for operand in node.inputs], results[0]
+                )
+            if rest is not None and low is not None and np.all(np.isfinite(rest)):
+                (out,) = node.outs
+                shadow[out], low[out] = normal(results[0], rest)
+                continue
             for out, result in zip(node.outs, results, strict=True):
-                shadow[out] = _perturbed(node, [shadow[operand] for operand in node.inputs], result, rng)
+                shadow[out] = _perturbed(node, operands, result, rng)
         return shadow
+
+    def _is_certain(self, value: Value) -> bool:
+        """Return whether both runs agree on the error of a result, or say that it has none."""
+        if not is_inexact(value.dtype) or self._digits_of(value) >= ALL_DIGITS:
+            return True
+        first, second = (self._errors(value, self._numbers(value), run) for run in (0, 1))
+        return bool(np.all(np.abs(first - second) <= 0.1 * np.maximum(np.abs(first), np.abs(second))))
+
+    def _errors(self, value: Value, computed: Any, run: int) -> NDArray:
+        """Return the differences of numbers from those of a run."""
+        found = _widened(np.asarray(computed)) - self._shadows[run][value]
+        low = self._lows[run].get(value)
+        return np.asarray(found if low is None else found - low)
 
     def digits(self, values: Sequence[Value]) -> _Accuracy:
         """Return how many digits of values are right."""
@@ -340,8 +372,7 @@ class _Run:
             if not is_inexact(value.dtype):
                 elements.append(np.full(value.shape, ALL_DIGITS))
                 continue
-            computed = _widened(np.asarray(self._numbers(value)))
-            errors = [np.abs(computed - shadow[value]) for shadow in self._shadows]
+            errors = [np.abs(self._errors(value, self._numbers(value), run)) for run in (0, 1)]
             elements.append(_digits(np.max(errors, axis=0), np.abs(self._shadows[0][value])))
             least = min(least, self._digits_of(value))
         return _Accuracy(elements, least)
@@ -419,10 +450,9 @@ class _Run:
 
     def _count(self, value: Value, computed: Any, runs: int) -> float:
         """Return the digits of the largest number of an array that are right, compared with one of the runs or both."""
-        wide = _widened(np.asarray(computed))
-        if not wide.size:
+        if not np.size(computed):
             return ALL_DIGITS
-        error = max(np.abs(wide - shadow[value]).max() for shadow in self._shadows[:runs])
+        error = max(np.abs(self._errors(value, computed, run)).max() for run in range(runs))
         return float(_digits(error, np.abs(self._shadows[0][value]).max()))
 
     def _lost(self, node: Node) -> float:

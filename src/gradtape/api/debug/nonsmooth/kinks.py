@@ -170,7 +170,8 @@ def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
 
     Notes
     -----
-    The function runs op by op, with all loops unrolled. A switch is where a difference m of two numbers is 0. The arguments move along
+    The function runs op by op, with all loops unrolled; later calls run programs that are kept, as long as what it reads is as it was. A
+    switch is where a difference m of two numbers is 0. The arguments move along
     its gradient to where it is 0 in linear approximation, and the function is differentiated on both sides. Of several switches in the
     same place those are reported without which the results would be others: their ops are computed once more, with the formula of
     the other side.
