@@ -82,29 +82,29 @@ class CarryTypes:
 
     def _met(self, traced: TracedBody, position: int, value: Value) -> Aval:
         """Return the type in which one carry is taken and returned, but for the shape of a number that becomes an array."""
-        own, new = self.types[position], value.aval
-        if own == new:
-            return own
+        old, new = self.types[position], value.aval
+        if old == new:
+            return old
         if not self._numbers[position]:
-            if own.shape == new.shape and (own.dtype == new.dtype or (new.weak and not _wider(new, own))):
-                return own
-        elif not _wider(own, new):
-            dtype = own.dtype if new.weak and not _wider(new, own) else new.dtype
-            if not own.weak:
-                dtype = np.promote_types(own.dtype, dtype)
-            if own.shape in (new.shape, ()):
-                return aval(own.shape, dtype, own.weak and new.weak)
-        elif own.shape == new.shape and new.weak:
-            return own
+            if old.shape == new.shape and (old.dtype == new.dtype or (new.weak and not _wider(new, old))):
+                return old
+        elif not _wider(old, new):
+            dtype = old.dtype if new.weak and not _wider(new, old) else new.dtype
+            if not old.weak:
+                dtype = np.promote_types(old.dtype, dtype)
+            if old.shape in (new.shape, ()):
+                return aval(old.shape, dtype, old.weak and new.weak)
+        elif old.shape == new.shape and new.weak:
+            return old
         raise self._changes(traced, position, value)
 
     def _spread(self, traced: TracedBody, values: Sequence[Value]) -> list[Aval]:
         """Return the types with arrays in place of the numbers that become arrays."""
         types = []
-        for position, (own, value) in enumerate(zip(self.types, values, strict=True)):
-            if own.shape != value.shape and not _only_elementwise(traced, position):
+        for position, (old, value) in enumerate(zip(self.types, values, strict=True)):
+            if old.shape != value.shape and not _only_elementwise(traced, position):
                 raise self._changes(traced, position, value)
-            types.append(aval(value.shape, own.dtype, own.weak and own.shape == value.shape))
+            types.append(aval(value.shape, old.dtype, old.weak and old.shape == value.shape))
         return types
 
     def _check_same(
@@ -118,33 +118,33 @@ class CarryTypes:
         after = trace(types)
         values = returned(after)
         if _steps(before) != _steps(after):
-            for position, (own, type_) in enumerate(zip(self.types, types, strict=True)):
-                if own.shape != type_.shape:
+            for position, (old, type_) in enumerate(zip(self.types, types, strict=True)):
+                if old.shape != type_.shape:
                     raise self._changes(before, position, values[position])
 
     def _changes(self, traced: TracedBody, position: int, value: Value) -> DtypeError | ShapeError:
-        place, own = self.init.places()[position], self.types[position]
+        path, old = self.init.places()[position], self.types[position]
         where = traced.line_of(value)
         leaf = self.init.leaves[self.init.positions[position]]
         number = "a Python number" if isinstance(leaf, Handle) else f"the Python number {leaf!r}"
-        began = number if self._numbers[position] else type_of(own)
-        what = f"{self.caller}: {place} starts as {began}, and the body returns {type_of(value)} for it"
+        began = number if self._numbers[position] else type_of(old)
+        message = f"{self.caller}: {path} starts as {began}, and the body returns {type_of(value)} for it"
         why = "a loop's carry has the same shape and dtype in each iteration"
-        if own.shape != value.shape:
-            init = f"np.full({value.shape}, ...)" if own.shape == () else f"an array of shape {value.shape}"
-            remedy = f"start with {init}, or return an array of shape {own.shape}"
-            return ShapeError(what, where=where, why=why, remedy=remedy)
+        if old.shape != value.shape:
+            init = f"np.full({value.shape}, ...)" if old.shape == () else f"an array of shape {value.shape}"
+            remedy = f"start with {init}, or return an array of shape {old.shape}"
+            return ShapeError(message, where=where, why=why, remedy=remedy)
         return DtypeError(
-            what,
+            message,
             where=where,
             why=why,
-            remedy=f"start with {value.dtype} (x.astype({value.dtype})), or return x.astype({own.dtype})",
+            remedy=f"start with {value.dtype} (x.astype({value.dtype})), or return x.astype({old.dtype})",
         )
 
 
-def _wider(one: Aval, other: Aval) -> bool:
+def _wider(first: Aval, second: Aval) -> bool:
     """Return whether a number of one dtype cannot stand in another."""
-    return RANKS[one.dtype.kind] > RANKS[other.dtype.kind]
+    return RANKS[first.dtype.kind] > RANKS[second.dtype.kind]
 
 
 def _promoted(value: Value, type_: Aval) -> Value:

@@ -36,8 +36,8 @@ def unrolled(outs: Sequence[Value], size: int) -> list[Value]:
         node.inputs[first : first + count],
         node.inputs[first + count :],
     )
-    made = _unrolled(body, consts, carries, arrays, length, reverse, size, policy)
-    return [made[out.index] for out in outs]
+    unrolled_outs = _unrolled(body, consts, carries, arrays, length, reverse, size, policy)
+    return [unrolled_outs[out.index] for out in outs]
 
 
 def _unrolled(
@@ -50,14 +50,14 @@ def _unrolled(
     size: int,
     policy: Policy,
 ) -> list[Value]:
-    blocks, rest = divmod(length, size)
+    blocks, remainder = divmod(length, size)
     # The remaining iterations are the last ones: with `reverse`, those of the first elements.
-    first = rest if reverse else 0
+    first = remainder if reverse else 0
     chain = _UnrolledIterations(body, consts, carries)
     parts: list[list[Value]] = []
     if blocks > 1:
-        whole = [_part(array, first, blocks * size) for array in arrays]
-        folded = [reshape(array, (blocks, size, *array.shape[1:])) for array in whole]
+        full_blocks = [_part(array, first, blocks * size) for array in arrays]
+        folded = [reshape(array, (blocks, size, *array.shape[1:])) for array in full_blocks]
         outs = scan(
             _block(body, len(consts), len(carries), size, first, reverse),
             consts,
@@ -69,16 +69,16 @@ def _unrolled(
         )
         chain.carries = list(outs[: len(carries)])
         parts.append([reshape(y, (blocks * size, *y.shape[2:])) for y in outs[len(carries) :]])
-        places = range(rest) if reverse else range(length - rest, length)
+        remaining_positions = range(remainder) if reverse else range(length - remainder, length)
     else:
-        places = range(length)
-    if places:
-        order = reversed(places) if reverse else places
+        remaining_positions = range(length)
+    if remaining_positions:
+        order = reversed(remaining_positions) if reverse else remaining_positions
         ys = {
-            place: chain.append(_number(place), [_element(array, place) for array in arrays])
-            for place in order
+            position: chain.append(_number(position), [_element(array, position) for array in arrays])
+            for position in order
         }
-        stacked = [stack(*ys) for ys in zip(*[ys[place] for place in places], strict=True)]
+        stacked = [stack(*ys) for ys in zip(*[ys[position] for position in remaining_positions], strict=True)]
         parts.insert(0 if reverse else len(parts), stacked)
     joined = [ys[0] if len(ys) == 1 else concatenate(list(ys)) for ys in zip(*parts, strict=True)]
     return [*chain.carries, *joined]
@@ -111,13 +111,13 @@ def _block(body: Body, consts: int, carries: int, size: int, first: int, reverse
     return Body(inputs, nodes, outputs, body.name)
 
 
-def _element(array: Value, place: int) -> Value:
-    return parse_index(array.shape, place).read(array)
+def _element(array: Value, position: int) -> Value:
+    return parse_index(array.shape, position).read(array)
 
 
 def _part(array: Value, start: int, count: int) -> Value:
     return parse_index(array.shape, slice(start, start + count)).read(array)
 
 
-def _number(place: int) -> Value:
-    return Value(aval((), np.dtype(np.int64), True), data=np.asarray(place))
+def _number(position: int) -> Value:
+    return Value(aval((), np.dtype(np.int64), True), data=np.asarray(position))

@@ -304,9 +304,9 @@ class GradientsDebugger(Observer):
                 remedy="pass an Array, or the name of one",
             )
         if key not in self._gradients:
-            known = ", ".join(map(repr, self._gradients)) or "none"
+            known_names = ", ".join(map(repr, self._gradients)) or "none"
             raise UnknownGradientError(
-                f"there is no gradient of {key!r}; known: {known}"
+                f"there is no gradient of {key!r}; known: {known_names}"
                 if key
                 else "there is no gradient of this array",
                 where=user_site(),
@@ -346,10 +346,10 @@ class GradientsDebugger(Observer):
             return
         self._sweeps += 1
         reads = self._reads()
-        found: dict[str, Array] = {}
+        gradients: dict[str, Array] = {}
         sums: dict[str, Array] = {}
         values: dict[str, Array] = {}
-        taken: dict[str, int] = {}
+        counts: dict[str, int] = {}
         inside: list[Value] = []
         groups: dict[str, list[str]] = {}
         for arrival in arrivals(sweep, self._unrolls):
@@ -359,17 +359,17 @@ class GradientsDebugger(Observer):
                 sums[name] = sums[name] + gradient if name in sums else gradient
                 values[name] = Array(value)
             elif (watched := self._wanted(value)) is not None:
-                count = taken[watched] = taken.get(watched, -1) + 1
+                count = counts[watched] = counts.get(watched, -1) + 1
                 name = f"{watched}_{count}" if count else watched
-                found[name], values[name] = _kept(value, cotangent), Array(value)
+                gradients[name], values[name] = _kept(value, cotangent), Array(value)
                 self._note_kept(value, name)
                 groups.setdefault(watched, []).append(name)
                 if arrival.iterations:
-                    inside.append(found[name].value)
+                    inside.append(gradients[name].value)
         compute_op_by_op(
             inside
         )  # so that unrolled iterations are not compiled with the values that are read next
-        self._take({**found, **sums}, values, groups)
+        self._take({**gradients, **sums}, values, groups)
 
     def _take(self, found: dict[str, Array], values: dict[str, Array], groups: dict[str, list[str]]) -> None:
         """Keep gradients; those of one element of a mapped axis until those of all elements are known."""
@@ -426,13 +426,13 @@ class GradientsDebugger(Observer):
     def _reads(self) -> dict[Value, str]:
         """Return the values that were read of watched variables, with the names of these."""
         record = record_of(self._graph) if isinstance(self._graph, GradientTape) else None
-        found = {}
+        names_by_value = {}
         for reference, name in self._variables.values():
             variable = reference()
             if variable is not None:
                 read = () if record is None else record.reads(variable)
-                found.update(dict.fromkeys([*variable.reads(), *read], name))
-        return found
+                names_by_value.update(dict.fromkeys([*variable.reads(), *read], name))
+        return names_by_value
 
     def _wanted(self, value: Value) -> str | None:
         """Return the name under which the gradient of a value is to be kept; None where it is not watched."""
@@ -469,8 +469,8 @@ class GradientsDebugger(Observer):
 
     def _free_name(self, stem: str) -> str:
         variables = [name for _, name in self._variables.values()]
-        taken = {*self._watched.values(), *self._identified.values(), *variables}
-        return next(name for k in range(len(taken) + 1) if (name := f"{stem}_{k}") not in taken)
+        used_names = {*self._watched.values(), *self._identified.values(), *variables}
+        return next(name for k in range(len(used_names) + 1) if (name := f"{stem}_{k}") not in used_names)
 
     def _take_graph(self, graph: Any) -> None:
         if graph is None:
@@ -583,14 +583,14 @@ def gradient_values_from_dump(grad_debugger: GradientsDebugger, x_tensor: Any, d
             remedy="dump = debugger.gradient_tensors(), or omit it",
         )
     names = grad_debugger._names_of(x_tensor)
-    found = [name for name in names if name in dump]
-    if not found:
+    present = [name for name in names if name in dump]
+    if not present:
         raise UnknownGradientError(
             f"the dump has no gradient of {names[0]!r}; it has {', '.join(map(repr, dump)) or 'none'}",
             where=user_site(),
             remedy="take the dump after the gradient was computed: dump = debugger.gradient_tensors()",
         )
-    return [np.array(dump[name]) for name in found]
+    return [np.array(dump[name]) for name in present]
 
 
 def clear_gradient_debuggers() -> None:

@@ -94,19 +94,19 @@ class UnrolledLoops:
         body: Body = node.params["body"]
         goes_on = _condition(node)
         for iteration in _iteration_numbers(node):
-            given = [constant(np.asarray(iteration)), *consts, *carries]
-            if not goes_on(given):
+            arguments = [constant(np.asarray(iteration)), *consts, *carries]
+            if not goes_on(arguments):
                 return
-            given += [self._element(array, iteration) for array in arrays]
-            outs = _copy_of_body(body, given)
-            self._register(outs, given, ((node.op.name, iteration), *self.iterations.get(node, ())))
-            compute_op_by_op([*given, *outs])
+            arguments += [self._element(array, iteration) for array in arrays]
+            outs = _copy_of_body(body, arguments)
+            self._register(outs, arguments, ((node.op.name, iteration), *self.iterations.get(node, ())))
+            compute_op_by_op([*arguments, *outs])
             yield iteration, outs
             carries = outs[: len(carries)]
 
-    def _register(self, outs: Sequence[Value], given: Sequence[Value], iterations: Iterations) -> None:
+    def _register(self, outs: Sequence[Value], arguments: Sequence[Value], iterations: Iterations) -> None:
         """Enter the iterations of the nodes of a copy."""
-        nodes, _ = extract(outs, given, stop=lambda value: value.data is not None)
+        nodes, _ = extract(outs, arguments, stop=lambda value: value.data is not None)
         self.iterations.update(dict.fromkeys(nodes, iterations))
 
     def _element(self, array: Value, iteration: int) -> Value:
@@ -138,9 +138,9 @@ def y_position(node: Node, output: int) -> int | None:
     return position if position >= 0 else None
 
 
-def _copy_of_body(body: Body, given: Sequence[Value]) -> list[Value]:
+def _copy_of_body(body: Body, arguments: Sequence[Value]) -> list[Value]:
     """Return the outputs of a copy of a body. An input that has a name in the body is an `identity` node of that name."""
-    return recorded(body, [_named(*pair) for pair in zip(given, body.inputs, strict=True)])[0]
+    return recorded(body, [_named(*pair) for pair in zip(arguments, body.inputs, strict=True)])[0]
 
 
 def _named(value: Value, inner: Value) -> Value:
@@ -172,10 +172,10 @@ def _iteration_numbers(node: Node) -> Iterable[int]:
 def _condition(node: Node) -> Callable[[list[Value]], bool]:
     """Return whether there is another iteration, as a function of the inputs of the body."""
     if not isinstance(node.op, While):
-        return lambda given: True
+        return lambda arguments: True
 
-    def goes_on(given: list[Value]) -> bool:
-        (truth,), _ = recorded(node.params["condition"], given)
+    def goes_on(arguments: list[Value]) -> bool:
+        (truth,), _ = recorded(node.params["condition"], arguments)
         compute_op_by_op([truth])
         return bool(truth.data)
 
@@ -239,10 +239,12 @@ def _outputs_of_iterations(node: Node, loops: UnrolledLoops) -> list[Value]:
         if iterations
         else []
     )
-    parts = in_place_of_loops([*last[:count], *[part for one in stacks for part in one]], loops, node.inputs)
-    carries, rest = parts[:count], parts[count:]
+    parts = in_place_of_loops(
+        [*last[:count], *[part for stack_outputs in stacks for part in stack_outputs]], loops, node.inputs
+    )
+    carries, stacked_parts = parts[:count], parts[count:]
     trips = [constant(np.asarray(len(iterations)))] if isinstance(node.op, While) else []
-    ys = [stack(*rest[k * len(iterations) : (k + 1) * len(iterations)]) for k in range(len(stacks))]
+    ys = [stack(*stacked_parts[k * len(iterations) : (k + 1) * len(iterations)]) for k in range(len(stacks))]
     if not iterations:
         ys = [constant(np.zeros(out.shape, out.dtype)) for out in node.outs[count + len(trips) :]]
     return [*carries, *trips, *ys]

@@ -110,15 +110,15 @@ class Encoder:
 
 
 def _name(node: Node) -> str:
-    known = ROWS.get(node.op.name, STRUCTURES.get(node.op.name))
-    if known is not node.op or calls_locally(node):
+    registered = ROWS.get(node.op.name, STRUCTURES.get(node.op.name))
+    if registered is not node.op or calls_locally(node):
         raise _refused(node.op.name, "it is a function of this process, or was compiled from its source")
     return node.op.name
 
 
-def _refused(what: str, why: str) -> LoweringError:
+def _refused(description: str, why: str) -> LoweringError:
     return LoweringError(
-        f"{what} cannot be written to a .gradtape file",
+        f"{description} cannot be written to a .gradtape file",
         why=why,
         remedy="pickle the function that gt.jit returned, for processes that have its code, or compute this outside it",
     )
@@ -166,10 +166,10 @@ class Decoder:
     def _graph(self, data: Any, kind: type[Graph]) -> Graph:
         inputs = [Value(aval(tuple(shape), np.dtype(dtype), weak)) for dtype, shape, weak in data["inputs"]]
         values: dict[int, Value] = dict(enumerate(inputs))
-        for number, is_literal, weak, place in data["leaves"]:
-            array = self._array(place)
-            made = Literal if is_literal else Value
-            values[number] = made(aval(array.shape, array.dtype, weak), data=array)
+        for number, is_literal, weak, reference in data["leaves"]:
+            array = self._array(reference)
+            kind_of_leaf = Literal if is_literal else Value
+            values[number] = kind_of_leaf(aval(array.shape, array.dtype, weak), data=array)
         nodes = []
         for name, operands, params, first in data["nodes"]:
             op = ROWS[name] if name in ROWS else STRUCTURES[name]
@@ -189,23 +189,23 @@ class Decoder:
             [(values[number], expected) for number, expected in data["guards"]],
         )
 
-    def _array(self, place: Any) -> NDArray:
-        if isinstance(place, int):
-            return self.arrays[place]
-        ((kind, (dtype, extents, *numbers)),) = place.items()
-        found = np.dtype(dtype)
-        if found.kind not in "biuf":
-            raise Unreadable(f"it holds arrays of {found}")
+    def _array(self, reference: Any) -> NDArray:
+        if isinstance(reference, int):
+            return self.arrays[reference]
+        ((kind, (dtype, extents, *numbers)),) = reference.items()
+        array_dtype = np.dtype(dtype)
+        if array_dtype.kind not in "biuf":
+            raise Unreadable(f"it holds arrays of {array_dtype}")
         if kind == "full":
-            return np.full(tuple(extents), numbers[0], found)
+            return np.full(tuple(extents), numbers[0], array_dtype)
         if kind == "diagonal":  # this and the last one are in files of the format 2 alone
-            made = np.full((extents, extents), numbers[1], found)
-            np.fill_diagonal(made, numbers[0])
-            return made
+            filled = np.full((extents, extents), numbers[1], array_dtype)
+            np.fill_diagonal(filled, numbers[0])
+            return filled
         with np.errstate(all="ignore"):
-            spaced: NDArray = np.arange(extents).astype(found) * found.type(numbers[1]) + found.type(
-                numbers[0]
-            )
+            spaced: NDArray = np.arange(extents).astype(array_dtype) * array_dtype.type(
+                numbers[1]
+            ) + array_dtype.type(numbers[0])
         return spaced
 
     def value(self, data: Any) -> Any:

@@ -172,9 +172,11 @@ class ForeignFunction:
         """Return the results for numbers, in their containers: arrays, or scalars of NumPy."""
         types = [aval(array.shape, array.dtype, flag) for array, flag in zip(arrays, self.weak, strict=True)]
         results = self._results_of(types, lambda: arrays)
-        found = list(map(np.array, self._called(self.operator, [array.ndim for array in arrays], arrays)))
+        result_arrays = list(
+            map(np.array, self._called(self.operator, [array.ndim for array in arrays], arrays))
+        )
         return self.library.unflatten(
-            results.nesting, [array if array.ndim else array[()] for array in found]
+            results.nesting, [array if array.ndim else array[()] for array in result_arrays]
         )
 
     def call(self, operator: Operator, values: Sequence[Value], types: Sequence[Aval]) -> tuple[Value, ...]:
@@ -231,15 +233,17 @@ class ForeignFunction:
         try:
             with library.running():
                 results = self._explained(operator.program, *self._given(arrays))
-                taken = [library.taken(result) for result in results]
+                result_arrays = [library.taken(result) for result in results]
         finally:
             OWN.active = around
-        for array, shape in zip(taken, shapes or (), strict=shapes is not None):
+        for array, shape in zip(result_arrays, shapes or (), strict=shapes is not None):
             if array.shape[bool(lead) :] != shape:
                 raise self._other_shapes(
                     f"returned an array of shape {array.shape[bool(lead) :]}, and one of shape {shape} when its shapes were determined"
                 )
-        return tuple([array.reshape((*lead, *array.shape[1:])) for array in taken] if lead else taken)
+        return tuple(
+            [array.reshape((*lead, *array.shape[1:])) for array in result_arrays] if lead else result_arrays
+        )
 
     def _explained(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the library, and say what is wrong if it is one of NumPy."""
@@ -260,9 +264,9 @@ class ForeignFunction:
                 remedy=f"call {name}(x) itself, which gradtape traces, or write it without NumPy",
             ) from error
 
-    def _other_shapes(self, what: str) -> ArgumentError:
+    def _other_shapes(self, problem: str) -> ArgumentError:
         return ArgumentError(
-            f"{self.library.caller}: {self.flat.name} {what}",
+            f"{self.library.caller}: {self.flat.name} {problem}",
             where=user_site(),
             why="a compiled program has the shapes of its first call",
             remedy="return arrays whose shapes do not depend on numbers: torch.where(x > 0, x, 0), not x[x > 0]",
@@ -295,13 +299,13 @@ class _OperatorRule(Rule):
         return [next(pushed) if is_inexact(out.dtype) else None for out in node.outs]
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Value | None], is_needed: Sequence[bool]
     ) -> Sequence[Value | None]:
         values = visible_inputs(node)
         positions = tuple(
             [
                 position
-                for position, (value, flag) in enumerate(zip(values, wanted, strict=True))
+                for position, (value, flag) in enumerate(zip(values, is_needed, strict=True))
                 if flag and is_inexact(value.dtype)
             ]
         )
@@ -321,9 +325,9 @@ class _OperatorRule(Rule):
         return pulled
 
     def pull_back(
-        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+        self, node: Node, cotangents: Sequence[Cotangent | None], is_needed: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
-        return pulled_by_value(self, node, cotangents, wanted)
+        return pulled_by_value(self, node, cotangents, is_needed)
 
 
 def native(array: NDArray) -> NDArray:
@@ -334,7 +338,7 @@ def native(array: NDArray) -> NDArray:
 def wrapped(function: Callable[..., Any], library: Library) -> Callable[..., Any]:
     """Return a function of arrays, traced ones or not, for a function of a library."""
     function = original_function(function)  # not the copy that a trace reads
-    made: LRU[Any, ForeignFunction] = LRU(lambda: MOST_OPERATORS)
+    functions: LRU[Any, ForeignFunction] = LRU(lambda: MOST_OPERATORS)
 
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
@@ -349,11 +353,11 @@ def wrapped(function: Callable[..., Any], library: Library) -> Callable[..., Any
                 for leaf in operands
             ]
         )
-        kept = key, weak, key_of_all(constants)
-        foreign = made.get(kept)
+        key_with_constants = key, weak, key_of_all(constants)
+        foreign = functions.get(key_with_constants)
         if foreign is None:
             flat = ForeignCode(function, library, structure, constants)
-            foreign = made[kept] = ForeignFunction(flat, weak)
+            foreign = functions[key_with_constants] = ForeignFunction(flat, weak)
         arrays = [
             native(library.taken(leaf)) if hasattr(leaf, "dtype") and not isinstance(leaf, Handle) else leaf
             for leaf in operands

@@ -25,7 +25,7 @@ from gradtape.trace.source.sites import user_site
 
 def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of JAX's arrays for NumPy code."""
-    made: LRU[Any, tuple[Flat, Operator]] = LRU(lambda: MOST_OPERATORS)
+    operators: LRU[Any, tuple[Flat, Operator]] = LRU(lambda: MOST_OPERATORS)
     transforms = OurTransforms("jax")
 
     @functools.wraps(function)
@@ -33,11 +33,11 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
         leaves, structure = jax.tree.flatten((args, kwargs))
         constants = {position: leaf for position, leaf in enumerate(leaves) if not is_operand(leaf)}
         key = structure, dtypes.canonicalize_dtype(np.float64), key_of_all(constants)
-        found = made.get(key)
-        if found is None:
+        flat_and_operator = operators.get(key)
+        if flat_and_operator is None:
             flat = Flat(function, jax.tree.flatten, jax.tree.unflatten, structure, constants, in_dtype_of_jax)
-            found = made[key] = flat, Operator(flat, transforms)
-        flat, operator = found
+            flat_and_operator = operators[key] = flat, Operator(flat, transforms)
+        flat, operator = flat_and_operator
         operands = [leaf for leaf in leaves if is_operand(leaf)]
         results = primitive.bind(*operands, operator=operator)
         return flat.nested(results, map(jax.typeof, operands))
@@ -53,10 +53,10 @@ def is_operand(leaf: Any) -> bool:
 def in_dtype_of_jax(result: Any) -> Any:
     """Return a result with 32 bits where JAX has no numbers of 64."""
     dtype = dtype_of(result)
-    wanted = dtypes.canonicalize_dtype(dtype)
-    if dtype == wanted:
+    canonical = dtypes.canonicalize_dtype(dtype)
+    if dtype == canonical:
         return result
-    return result.astype(wanted) if hasattr(result, "astype") else wanted.type(result)
+    return result.astype(canonical) if hasattr(result, "astype") else canonical.type(result)
 
 
 def types_of_results(operator: Operator, *operands: ShapedArray) -> tuple[ShapedArray, ...]:
@@ -95,7 +95,9 @@ def written(operator: Operator, context: Any, outs: Sequence[Any], *operands: An
 def returned(operator: Operator, types: Sequence[Any], *operands: Any) -> tuple[Any, ...]:
     """Return the results of an operator, from operands that were brought from another device."""
     results = operator.program(*map(np.asarray, operands))
-    return tuple([np.asarray(result, known.dtype) for result, known in zip(results, types, strict=True)])
+    return tuple(
+        [np.asarray(result, result_type.dtype) for result, result_type in zip(results, types, strict=True)]
+    )
 
 
 def in_place(*operands: Any, operator: Operator) -> Any:
@@ -119,8 +121,8 @@ def pushed(primals: Sequence[Any], tangents: Sequence[Any], *, operator: Operato
         if is_inexact(primal) and not isinstance(tangent, ad.Zero)
     ]
     pushforward = operator.pushforward(tuple(moving), len(primals))
-    given = [tangents[position] for position in moving]
-    following = iter(primitive.bind(*primals, *given, operator=pushforward))
+    directions = [tangents[position] for position in moving]
+    following = iter(primitive.bind(*primals, *directions, operator=pushforward))
     return results, [
         next(following) if is_inexact(result) else ad.Zero(jax.typeof(result).to_tangent_aval())
         for result in results
@@ -130,10 +132,10 @@ def pushed(primals: Sequence[Any], tangents: Sequence[Any], *, operator: Operato
 def transposed(cotangents: Sequence[Any], *operands: Any, operator: Operator) -> list[Any]:
     """Return the cotangents of the operands in which the operator is linear: the same at every point, zeros for one."""
     unknown = tuple([position for position, o in enumerate(operands) if ad.is_undefined_primal(o)])
-    known = [ad.zeros_like_aval(o.aval) if ad.is_undefined_primal(o) else o for o in operands]
-    given = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
+    filled_operands = [ad.zeros_like_aval(o.aval) if ad.is_undefined_primal(o) else o for o in operands]
+    dense_cotangents = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
     pullback = operator.pullback(unknown, len(operands))
-    pulled = iter(primitive.bind(*known, *filter(is_inexact, given), operator=pullback))
+    pulled = iter(primitive.bind(*filled_operands, *filter(is_inexact, dense_cotangents), operator=pullback))
     return [next(pulled) if ad.is_undefined_primal(o) else None for o in operands]
 
 

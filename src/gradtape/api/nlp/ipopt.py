@@ -83,20 +83,20 @@ def library() -> Any:
     """Return IPOPT's library: that in the package of CasADi, or the system's; None if there is none."""
     for path in _paths():
         try:
-            found = ctypes.CDLL(path)
+            handle = ctypes.CDLL(path)
             version = [ctypes.c_int() for _ in range(3)]
-            found.GetIpoptVersion(
+            handle.GetIpoptVersion(
                 *map(ctypes.byref, version)
             )  # since 3.14, which has the C interface of below
         except (OSError, AttributeError):
             continue
-        found.CreateIpoptProblem.restype = _POINTER
+        handle.CreateIpoptProblem.restype = _POINTER
         for name, kind in (("Str", ctypes.c_char_p), ("Num", _NUMBER), ("Int", _INT)):
-            setter = getattr(found, f"AddIpopt{name}Option")
+            setter = getattr(handle, f"AddIpopt{name}Option")
             setter.restype, setter.argtypes = _BOOL, [_POINTER, ctypes.c_char_p, kind]
-        found.FreeIpoptProblem.argtypes = [_POINTER]
-        found.SetIntermediateCallback.argtypes = [_POINTER, _INTERMEDIATE]
-        return found
+        handle.FreeIpoptProblem.argtypes = [_POINTER]
+        handle.SetIntermediateCallback.argtypes = [_POINTER, _INTERMEDIATE]
+        return handle
     return None
 
 
@@ -156,21 +156,21 @@ def solve(
         jacobian_rows = jacobian_columns = np.zeros(1, np.int32)
     deferral = Deferral()
 
-    def objective(_n: int, x: Any, _new: bool, made: Any, _user: Any) -> None:
-        made[0] = functions.values(_array(x, n))[0]
+    def objective(_n: int, x: Any, _new: bool, target: Any, _user: Any) -> None:
+        target[0] = functions.values(_array(x, n))[0]
 
-    def gradient(_n: int, x: Any, _new: bool, made: Any, _user: Any) -> None:
-        _array(made, n)[:] = functions.gradient(_array(x, n))
+    def gradient(_n: int, x: Any, _new: bool, target: Any, _user: Any) -> None:
+        _array(target, n)[:] = functions.gradient(_array(x, n))
 
-    def constraints(_n: int, x: Any, _new: bool, _m: int, made: Any, _user: Any) -> None:
-        _array(made, m)[:] = functions.values(_array(x, n))[1]
+    def constraints(_n: int, x: Any, _new: bool, _m: int, target: Any, _user: Any) -> None:
+        _array(target, m)[:] = functions.values(_array(x, n))[1]
 
     def jacobian(
-        _n: int, x: Any, _new: bool, _m: int, count: int, rows: Any, columns: Any, made: Any, _user: Any
+        _n: int, x: Any, _new: bool, _m: int, count: int, rows: Any, columns: Any, target: Any, _user: Any
     ) -> None:
-        if made:
+        if target:
             elements = functions.jacobian(_array(x, n))
-            _array(made, count)[:] = elements if len(elements) else 0.0
+            _array(target, count)[:] = elements if len(elements) else 0.0
         elif count:
             _array(rows, count)[:] = jacobian_rows
             _array(columns, count)[:] = jacobian_columns
@@ -186,11 +186,11 @@ def solve(
         count: int,
         rows: Any,
         columns: Any,
-        made: Any,
+        target: Any,
         _user: Any,
     ) -> None:
-        if made:
-            _array(made, count)[:] = functions.hessian(_array(x, n), factor, _array(multipliers, m))
+        if target:
+            _array(target, count)[:] = functions.hessian(_array(x, n), factor, _array(multipliers, m))
         elif count:
             _array(rows, count)[:] = hessian_rows
             _array(columns, count)[:] = hessian_columns
@@ -211,7 +211,7 @@ def solve(
     ) -> bool:
         return report(iteration, objective, violation, slope, barrier, step)
 
-    kept = (
+    callbacks = (
         _OBJECTIVE(deferral.calls(objective)),
         _CONSTRAINTS(deferral.calls(constraints)),
         _GRADIENT(deferral.calls(gradient)),
@@ -223,7 +223,7 @@ def solve(
     low, high, lower, upper = map(_pointer, ends)
     problem = ctypes.c_void_p(
         ipopt.CreateIpoptProblem(
-            n, low, high, m, lower, upper, len(jacobian_rows), len(hessian_rows), 0, *kept
+            n, low, high, m, lower, upper, len(jacobian_rows), len(hessian_rows), 0, *callbacks
         )
     )
     if not problem:

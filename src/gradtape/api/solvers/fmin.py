@@ -45,17 +45,17 @@ def older_minimum(call: SolverCall) -> Any:
     def function(x: Any) -> Any:
         return objective(x, *extra)
 
-    kept = ("f", "func", "x0", "x1", "x2", "brack", "fprime", "fhess", "fhess_p", "full_output")
-    options = call.other_options(*kept)
+    own_options = ("f", "func", "x0", "x1", "x2", "brack", "fprime", "fhess", "fhess_p", "full_output")
+    options = call.other_options(*own_options)
     bracket = {"brack": tuple(arguments["brack"])} if arguments.get("brack") is not None else {}
 
     def solve(function: Bound, constraints: Any, bounds: Any, points: Any) -> Any:
-        more = options | points | {"full_output": True}
+        keywords = options | points | {"full_output": True}
         if name in ("fmin_bfgs", "fmin_cg", "fmin_ncg"):
-            more["fprime"] = call.derivative("fprime", function, grad)
+            keywords["fprime"] = call.derivative("fprime", function, grad)
         if name == "fmin_ncg":
-            more["fhess_p"] = function.derivative(product)
-        result = call.plain(lambda x: float(function(x)), **more)
+            keywords["fhess_p"] = function.derivative(product)
+        result = call.plain(lambda x: float(function(x)), **keywords)
         if name in FLAGGED and result[len(letters) - 1]:
             warn_of(
                 call.name, function.derivative(grad)(result[0]), f"warning flag {result[len(letters) - 1]}"
@@ -96,14 +96,18 @@ def older_bounded_minimum(call: SolverCall) -> Any:
     options = call.other_options("func", "x0", "fprime", "bounds", "approx_grad")
 
     def solve(function: Bound, constraints: Any, bounds: Any, x0: Any) -> Any:
-        more = options | ({} if bounds is None else {"bounds": list(zip(bounds.lb, bounds.ub, strict=True))})
+        keywords = options | (
+            {} if bounds is None else {"bounds": list(zip(bounds.lb, bounds.ub, strict=True))}
+        )
         slope = function.derivative(grad)
-        x, *rest = call.plain(lambda x: float(function(x)), x0, fprime=lambda x: np.asarray(slope(x)), **more)
+        x, *statistics = call.plain(
+            lambda x: float(function(x)), x0, fprime=lambda x: np.asarray(slope(x)), **keywords
+        )
         if is_newton:
-            if rest[1] not in (0, 1, 2):
-                warn_of(call.name, slope(x), f"return code {rest[1]}")
-            return {"x": x, "nfev": rest[0], "code": rest[1]}
-        report = rest[1]
+            if statistics[1] not in (0, 1, 2):
+                warn_of(call.name, slope(x), f"return code {statistics[1]}")
+            return {"x": x, "nfev": statistics[0], "code": statistics[1]}
+        report = statistics[1]
         if report["warnflag"]:
             warn_of(call.name, slope(x), str(report["task"]))
         return {"x": x, "nfev": report["funcalls"], "code": report["warnflag"], "report": report}
@@ -129,7 +133,12 @@ def older_constrained_minimum(call: SolverCall) -> Any:
 
     def constraint(functions: Sequence[Any], high: float) -> Constraint:
         def vector(x: Any) -> Any:
-            return np.concatenate([np.reshape(stacked(one(x, *consargs)), -1) for one in functions])
+            return np.concatenate(
+                [
+                    np.reshape(stacked(constraint_function(x, *consargs)), -1)
+                    for constraint_function in functions
+                ]
+            )
 
         return Constraint(vector, 0.0, high, {"type": "eq" if high == 0.0 else "ineq"})
 
@@ -152,7 +161,7 @@ def older_constrained_minimum(call: SolverCall) -> Any:
         else {"iter": "maxiter", "acc": "ftol", "disp": "disp"}
     )
     options = {names[name]: item for name, item in call.options(*names).items() if item is not None}
-    more: dict[str, Any] = {"tol": arguments["rhoend"]} if is_cobyla else {}
+    keywords: dict[str, Any] = {"tol": arguments["rhoend"]} if is_cobyla else {}
 
     def solve(function: Bound, constraints: Any, bounds: Any, x0: Any) -> Any:
         optimize: Any = importlib.import_module("scipy.optimize")
@@ -166,7 +175,7 @@ def older_constrained_minimum(call: SolverCall) -> Any:
             bounds=bounds,
             options=options,
             **slope,
-            **more,
+            **keywords,
         )
         if not result.success:
             warn_of(call.name, result.get("maxcv", result.get("jac")), str(result.message))
@@ -200,7 +209,7 @@ def brute(call: SolverCall) -> Any:
 @solver("quadratic_assignment")
 def quadratic_assignment(call: SolverCall) -> Any:
     """Follow `scipy.optimize.quadratic_assignment`: the assignment is an array of integers."""
-    first, second = [given * 1.0 for given in (call.given["A"], call.given["B"])]
+    first, second = [matrix * 1.0 for matrix in (call.given["A"], call.given["B"])]
     options = call.options("method", "options")
 
     def solve(function: Bound, first: Any, second: Any) -> Any:

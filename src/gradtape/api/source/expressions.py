@@ -199,8 +199,8 @@ def _function_name(op: Elementwise) -> str:
     if isinstance(function, np.ufunc):
         import scipy.special
 
-        found = getattr(scipy.special, name, None)
-        if getattr(found, "__wrapped__", found) is function:
+        special_function = getattr(scipy.special, name, None)
+        if getattr(special_function, "__wrapped__", special_function) is function:
             return f"scipy.special.{name}"
     return ""
 
@@ -385,11 +385,11 @@ def _expand(node: Node, read: Read) -> Piece:
         piece = Piece(f"np.transpose({piece.text}, {order})", ATOM, tuple(x.shape[k] for k in order))
         axes = tuple(sorted(axes))
     lead = axes[0]
-    places = [":" if axis in axes else "None" for axis in range(lead, len(shape))]
-    kept = tuple(shape[axis] if axis in axes else 1 for axis in range(lead, len(shape)))
-    if "None" not in places:
-        return Piece(piece.text, piece.level, kept)
-    return Piece(f"{piece.within(ATOM)}[{', '.join(places)}]", ATOM, kept)
+    index_texts = [":" if axis in axes else "None" for axis in range(lead, len(shape))]
+    kept_shape = tuple(shape[axis] if axis in axes else 1 for axis in range(lead, len(shape)))
+    if "None" not in index_texts:
+        return Piece(piece.text, piece.level, kept_shape)
+    return Piece(f"{piece.within(ATOM)}[{', '.join(index_texts)}]", ATOM, kept_shape)
 
 
 def _permute(node: Node, read: Read) -> Piece:
@@ -458,13 +458,13 @@ def _reshape(node: Node, read: Read) -> Piece:
             return Piece(f"{read(source).whole(source.shape).within(ATOM)}[{text}]", ATOM, shape, node)
     piece = piece.whole(x.shape)
     if len(shape) > x.ndim and (added := _dropped_axes(shape, x.shape)) is not None:
-        places = ["None" if axis in added else ":" for axis in range(len(shape))]
-        while places and places[-1] == ":":
-            places.pop()
+        index_texts = ["None" if axis in added else ":" for axis in range(len(shape))]
+        while index_texts and index_texts[-1] == ":":
+            index_texts.pop()
         return Piece(
             f"np.reshape({piece.text}, {shape})"
             if x.ndim == 0
-            else f"{piece.within(ATOM)}[{', '.join(places)}]",
+            else f"{piece.within(ATOM)}[{', '.join(index_texts)}]",
             ATOM,
             shape,
             node,
@@ -474,15 +474,15 @@ def _reshape(node: Node, read: Read) -> Piece:
 
 def _dropped_axes(before: Shape, after: Shape) -> list[int] | None:
     """Return the axes of extent 1 without which a shape is another; None if there are none such."""
-    dropped, rest = [], list(after)
+    dropped, remaining = [], list(after)
     for axis, extent in enumerate(before):
-        if rest and rest[0] == extent and (extent != 1 or len(before) - axis <= len(rest)):
-            rest.pop(0)
+        if remaining and remaining[0] == extent and (extent != 1 or len(before) - axis <= len(remaining)):
+            remaining.pop(0)
         elif extent == 1:
             dropped.append(axis)
         else:
             return None
-    return None if rest else dropped
+    return None if remaining else dropped
 
 
 def _gather(node: Node, read: Read) -> Piece:
@@ -564,10 +564,10 @@ def _reduce(node: Node, read: Read) -> Piece:
     (x,), axes = node.inputs, node.params["axes"]
     assert isinstance(node.op, Reduction)
     piece = read(x).whole(x.shape)
-    place = ""
+    axis_text = ""
     if len(axes) < x.ndim or (node.op.positional and x.ndim > 1):
-        place = f", axis={axes[0] if len(axes) == 1 else axes}"
-    return Piece(f"{REDUCTIONS[node.op]}({piece.text}{place})", ATOM, node.out.shape)
+        axis_text = f", axis={axes[0] if len(axes) == 1 else axes}"
+    return Piece(f"{REDUCTIONS[node.op]}({piece.text}{axis_text})", ATOM, node.out.shape)
 
 
 CUMULATIVE: Final[dict[Op, str]] = {
@@ -582,12 +582,12 @@ def _cumulative(node: Node, read: Read) -> Piece:
     (x,), axis = node.inputs, node.params["axis"]
     assert isinstance(node.op, Cumulative)
     piece = read(x).whole(x.shape)
-    place = f", axis={axis}" if x.ndim > 1 else ""
+    axis_text = f", axis={axis}" if x.ndim > 1 else ""
     name = CUMULATIVE[node.op]
     if not node.params["reverse"]:
-        return Piece(f"{name}({piece.text}{place})", ATOM, x.shape)
+        return Piece(f"{name}({piece.text}{axis_text})", ATOM, x.shape)
     flip = ", ".join([":"] * axis + ["::-1"])
-    return Piece(f"{name}({piece.within(ATOM)}[{flip}]{place})[{flip}]", ATOM, x.shape)
+    return Piece(f"{name}({piece.within(ATOM)}[{flip}]{axis_text})[{flip}]", ATOM, x.shape)
 
 
 def _argsort(node: Node, read: Read) -> Piece:

@@ -105,12 +105,12 @@ class _File:
     def expression(self, position: tuple[int, int, int, int]) -> ast.expr | None:
         """Return the expression at a position: the smallest that ends there and begins not after it."""
         line, end_line, column, end_column = position
-        found = [
+        candidates = [
             node
             for node in self._by_end.get((end_line, end_column), ())
             if (node.lineno, node.col_offset) <= (line, column)
         ]
-        return max(found, key=lambda node: (node.lineno, node.col_offset), default=None)
+        return max(candidates, key=lambda node: (node.lineno, node.col_offset), default=None)
 
 
 @lru_cache(maxsize=32)
@@ -299,14 +299,14 @@ class _Flow:
             case ast.Subscript(value=value) | ast.Starred(value=value):
                 self._bind(value, file)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
-                for one in elts:
-                    self._bind(one, file)
+                for element in elts:
+                    self._bind(element, file)
 
     def _return(self, value: ast.expr, scope: ast.AST, file: _File) -> None:
         """Go on at the call of a function in which the number was taken out, if it returns what is computed from it."""
-        numbers = [k for k, place in enumerate(self._chain[:-1]) if place is not None and place[0] is scope]
+        numbers = [k for k, link in enumerate(self._chain[:-1]) if link is not None and link[0] is scope]
         if numbers and self._is_computed(value, file):
-            self._marked.update(place[1] for k in numbers if (place := self._chain[k + 1]) is not None)
+            self._marked.update(link[1] for k in numbers if (link := self._chain[k + 1]) is not None)
 
     def _call(self, call: ast.Call, file: _File) -> None:
         """Go on in a function that gets what is computed from the number, and in a container that gets it."""

@@ -174,32 +174,32 @@ class _Relaxed:
     def _follow(self, node: Node, operands: tuple[Value, ...], now: Value) -> None:
         """Let the result of a node depend on the decisions that its operands depend on."""
         (out,) = node.outs
-        found: list[_Outcome] = []
-        for place, value in enumerate(node.inputs):
+        outcomes: list[_Outcome] = []
+        for position, value in enumerate(node.inputs):
             for each in self._outcomes.get(value, ()):
-                amount = _amount(node, place, value, each.amount)
+                amount = _amount(node, position, value, each.amount)
                 if amount is None:
                     continue
-                above = None if each.above is None else _with(node, operands, place, each.above)
-                found.append(_Outcome(_with(node, operands, place, each.other), above, amount))
+                above = None if each.above is None else _with(node, operands, position, each.above)
+                outcomes.append(_Outcome(_with(node, operands, position, each.other), above, amount))
         moved = self._sums(node, operands)
         if node.op is reduce_sum and not is_inexact(node.inputs[0].dtype):
             for each in self._outcomes.get(node.inputs[0], ()):
                 change = np.broadcast_to(_by(each, operands[0]), node.inputs[0].shape)
                 part = Array(reduce_sum(_data(change).value, axes=node.params["axes"]))
                 moved = part if moved is None else moved + part
-            found = []
+            outcomes = []
         if out.dtype.kind == "f":
-            if found or moved is not None:
-                x = sum([_by(each, now) for each in found], Array(now))
+            if outcomes or moved is not None:
+                x = sum([_by(each, now) for each in outcomes], Array(now))
                 x = x if moved is None else x + moved
                 self.becomes[out] = _as(_data(np.broadcast_to(x, out.shape)).value, out)
             return
-        if len(found) > MOST_OUTCOMES and out.dtype.kind in "iu":
-            moved = sum([_by(each, now) for each in found], 0.0 if moved is None else moved)
-            found = []
-        if found:
-            self._outcomes[out] = found[:MOST_OUTCOMES]
+        if len(outcomes) > MOST_OUTCOMES and out.dtype.kind in "iu":
+            moved = sum([_by(each, now) for each in outcomes], 0.0 if moved is None else moved)
+            outcomes = []
+        if outcomes:
+            self._outcomes[out] = outcomes[:MOST_OUTCOMES]
         if moved is not None:
             self._moved[out] = moved
 
@@ -208,20 +208,20 @@ class _Relaxed:
         moved = [self._moved.get(value) for value in node.inputs]
         if all(part is None for part in moved):
             return None
-        first, *rest = [0.0 if part is None else part for part in moved]
+        first, *further = [0.0 if part is None else part for part in moved]
         if node.op is convert_row:
             return first
         if node.op is add:
-            return first + rest[0]
+            return first + further[0]
         if node.op is subtract:
-            return first - rest[0]
+            return first - further[0]
         if node.op is negative:
             return -first
         if node.op is where:
-            return np.where(Array(operands[0]), rest[0], rest[1])
+            return np.where(Array(operands[0]), further[0], further[1])
         if node.op is reduce_sum or (isinstance(node.op, IndexMap) and moved[0] is not None):
-            whole = _data(np.broadcast_to(first, node.inputs[0].shape)).value
-            return Array(emit(node.op, [whole, *operands[1:]], **node.params))
+            base = _data(np.broadcast_to(first, node.inputs[0].shape)).value
+            return Array(emit(node.op, [base, *operands[1:]], **node.params))
         return None
 
 
@@ -233,8 +233,8 @@ def _again(node: Node, operands: tuple[Value, ...]) -> Sequence[Value]:
     return outs
 
 
-def _with(node: Node, operands: tuple[Value, ...], place: int, value: Value) -> Value:
-    return _again(node, (*operands[:place], value, *operands[place + 1 :]))[0]
+def _with(node: Node, operands: tuple[Value, ...], position: int, value: Value) -> Value:
+    return _again(node, (*operands[:position], value, *operands[position + 1 :]))[0]
 
 
 def _data(x: Any) -> Any:
@@ -252,7 +252,7 @@ def _by(outcome: _Outcome, now: Value) -> Any:
     return outcome.amount * np.where(np.isfinite(change), change, 0.0)
 
 
-def _amount(node: Node, place: int, value: Value, amount: Any) -> Any:
+def _amount(node: Node, position: int, value: Value, amount: Any) -> Any:
     """Return B for the result of a node; None if its elements are not those of the operand."""
     (out,) = node.outs
     if amount.ndim == 0:
@@ -261,9 +261,9 @@ def _amount(node: Node, place: int, value: Value, amount: Any) -> Any:
         is_same = amount.shape == out.shape
         return amount if is_same or _broadcasts(amount.shape, out.shape) else None
     if isinstance(node.op, IndexMap):
-        if place == 0:
-            whole = _data(np.broadcast_to(amount, value.shape)).value
-            return Array(emit(node.op, [whole, *node.inputs[1:]], **node.params))
+        if position == 0:
+            base = _data(np.broadcast_to(amount, value.shape)).value
+            return Array(emit(node.op, [base, *node.inputs[1:]], **node.params))
         return amount if out.shape == amount.shape else None
     return None
 

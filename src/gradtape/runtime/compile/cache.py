@@ -72,17 +72,17 @@ class MemoryCache(Generic[P]):
     def get(self, key: str | bytes, make: Callable[[], P]) -> P:
         """Return the program of a key; `make` returns it if there is none yet."""
         with self._lock:
-            found = self._find(key)
-            if found is not None:
-                return found[0]
+            entry = self._find(key)
+            if entry is not None:
+                return entry[0]
             building = self._building.get(key)
             if building is None:  # reentrant: building one program may need the same one
                 building = self._building[key] = new_lock(Rank.PROGRAM)
         with building:
             with self._lock:
-                found = self._find(key)
-                if found is not None:
-                    return found[0]
+                entry = self._find(key)
+                if entry is not None:
+                    return entry[0]
             program = make()
             with self._lock:
                 self.misses += 1
@@ -90,9 +90,9 @@ class MemoryCache(Generic[P]):
         return program
 
     def _find(self, key: str | bytes) -> tuple[P] | None:
-        found = self._programs.get(key)
-        self.hits += found is not None
-        return found
+        entry = self._programs.get(key)
+        self.hits += entry is not None
+        return entry
 
     def clear(self) -> int:
         """Drop every program and return how many there were."""
@@ -137,12 +137,12 @@ def cached_object(
     b'code'
     """
     key = object_key(fingerprint, *options) if config.disk_cache or len(_arrived) else ""
-    found = (_arrived.get(key) or disk.load(key)) if key else None
-    if found is None:
-        found = build()
-        if not is_local() and not disk.store(key, found):
-            _unsaved[fingerprint, options] = found
-    return found
+    stored = (_arrived.get(key) or disk.load(key)) if key else None
+    if stored is None:
+        stored = build()
+        if not is_local() and not disk.store(key, stored):
+            _unsaved[fingerprint, options] = stored
+    return stored
 
 
 def is_stored(fingerprint: str | bytes, *options: object) -> bool:
@@ -180,8 +180,8 @@ def ship(fingerprints: Iterable[str]) -> Shipment:
     files: dict[str, bytes] = {}
     for fingerprint in fingerprints:
         key = object_key(fingerprint)
-        kept = _arrived.get(key) or _unsaved.get((fingerprint, ()))
-        file = disk.packed(key) if kept is None else pack(key, kept)
+        in_memory = _arrived.get(key) or _unsaved.get((fingerprint, ()))
+        file = disk.packed(key) if in_memory is None else pack(key, in_memory)
         if file is not None:
             files[key] = file
     return Shipment(object_key("shipment"), files)
@@ -203,7 +203,7 @@ def receive(shipment: Shipment) -> int:
 
 def _is_writable(path: str) -> bool:
     """Return whether files can be made in a folder, or it can be made."""
-    folder = next(one for one in (Path(path), *Path(path).parents) if one.exists())
+    folder = next(candidate for candidate in (Path(path), *Path(path).parents) if candidate.exists())
     return folder.is_dir() and os.access(folder, os.W_OK)
 
 
@@ -224,9 +224,9 @@ class CacheInfo:
             f"disk cache ({state}): {self.path}",
             f"  {self.entries} programs, {self.size / 2**20:.1f} MB of {self.limit / 2**20:.0f} MB",
         ]
-        seen = [f"{count} {what}" for what, count in asdict(self.statistics).items() if count]
-        if seen:
-            lines.append(f"  this process: {', '.join(seen)}")
+        counts = [f"{count} {event}" for event, count in asdict(self.statistics).items() if count]
+        if counts:
+            lines.append(f"  this process: {', '.join(counts)}")
         return "\n".join(lines)
 
 

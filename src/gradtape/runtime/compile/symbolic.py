@@ -273,8 +273,8 @@ class _Slot(NamedTuple):
 _LENGTHS: Final = "lengths of "
 
 
-def _address(place: int) -> str:
-    return f"getelementptr (i8, ptr {_ADDRESS}, i64 {8 * place})"
+def _address(slot: int) -> str:
+    return f"getelementptr (i8, ptr {_ADDRESS}, i64 {8 * slot})"
 
 
 def _literal(code: str, number: str, pointed: dict[str, None]) -> str:
@@ -292,14 +292,16 @@ def _literal(code: str, number: str, pointed: dict[str, None]) -> str:
 
 def _with_shapes(text: str) -> str:
     """Return a module that reads from the table the shapes which it has there."""
-    places: dict[str, int] = {}
+    slots_by_name: dict[str, int] = {}
 
     def enter(match: re.Match[str]) -> str:
-        places[match[1]] = int(match[2])
+        slots_by_name[match[1]] = int(match[2])
         return ""
 
     text = _FREE_SHAPE.sub(enter, text)
-    return _SHAPE_NAME.sub(lambda match: _address(places[match[0]]) if match[0] in places else match[0], text)
+    return _SHAPE_NAME.sub(
+        lambda match: _address(slots_by_name[match[0]]) if match[0] in slots_by_name else match[0], text
+    )
 
 
 _FREE_SHAPE: Final = re.compile(rf"^(@entry\.shape\d+) = .*{_LENGTHS}(\d+)\n", re.MULTILINE)
@@ -319,12 +321,12 @@ def _splat(match: re.Match[str]) -> str:
 
 def _with_loads(function: str, slots: dict[str, _Slot]) -> str:
     """Return the text of a function with the loads of its numbers at its begin."""
-    found = dict.fromkeys(_LOADED.findall(function))
-    if not found:
+    loaded = dict.fromkeys(_LOADED.findall(function))
+    if not loaded:
         return function
     begin = _BEGIN.search(function).end()  # type: ignore[union-attr]  # a function has a body
-    loads = "".join([f"{slots[place].load()}\n" for place in dict.fromkeys(place for place, _ in found)])
-    loads += "".join([slots[place].vector(lanes) for place, lanes in found if lanes])
+    loads = "".join([f"{slots[slot].load()}\n" for slot in dict.fromkeys(slot for slot, _ in loaded)])
+    loads += "".join([slots[slot].vector(lanes) for slot, lanes in loaded if lanes])
     return function[:begin] + loads + function[begin:]
 
 
@@ -345,14 +347,14 @@ def note_lengths(graph: Graph) -> tuple[set[int], set[int]]:
     machine code is shared depends on it."""
     shapes = tuple([value.shape for value in graph.inputs])
     key = graph.name, tuple([(value.dtype, len(value.shape)) for value in graph.inputs])
-    seen = _arguments.get(key) or []
-    if not seen or (len(seen) == 1 and shapes != seen[0]):
-        _arguments[key] = seen = [*seen, shapes]
+    earlier_shapes = _arguments.get(key) or []
+    if not earlier_shapes or (len(earlier_shapes) == 1 and shapes != earlier_shapes[0]):
+        _arguments[key] = earlier_shapes = [*earlier_shapes, shapes]
     varying: set[int] = set()
     fixed: set[int] = set()
-    for shape, *others in zip(shapes, *seen, strict=True):
-        for length, *known in zip(shape, *others, strict=True):
-            (fixed if len({length, *known}) == 1 else varying).add(length)
+    for shape, *others in zip(shapes, *earlier_shapes, strict=True):
+        for length, *earlier_lengths in zip(shape, *others, strict=True):
+            (fixed if len({length, *earlier_lengths}) == 1 else varying).add(length)
     return varying, fixed
 
 

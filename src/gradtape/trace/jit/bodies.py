@@ -111,7 +111,7 @@ class BodyTracer:
     @staticmethod
     def _refuse_write(traced: TracedBody, tag: Abstract, name: str, content: Any) -> None:
         """Refuse to write a traced value to an object outside; warn of a write of another one, which happens once."""
-        what, why = (
+        problem, why = (
             f"{tag.described} writes to {name}",
             "it runs once in Python, however often the program runs it",
         )
@@ -120,13 +120,13 @@ class BodyTracer:
                 return  # where it is used, LeakedValueError says from where
             raise final(
                 InPlaceError(
-                    what,
+                    problem,
                     where=traced.site,
                     why=why,
                     remedy="let it be one of the values that the loop carries or returns, and assign that outside",
                 )
             )
-        warn(SideEffectWarning, what, where=traced.site, why=why, remedy="assign it outside the body")
+        warn(SideEffectWarning, problem, where=traced.site, why=why, remedy="assign it outside the body")
 
 
 class TracedBody:
@@ -208,7 +208,10 @@ class TracedBody:
         self._checks, self._failing = 0, number
         tag.recording, tag.over, tag.draws = True, False, self._draws
         stack, mapped = contexts.stack, contexts.mapped
-        contexts.stack, contexts.mapped = [one for one in stack if not isinstance(one, InBody)], []
+        contexts.stack, contexts.mapped = (
+            [context for context in stack if not isinstance(context, InBody)],
+            [],
+        )
         try:
             for handle, value in self._given:
                 if handle.value is not value:
@@ -269,9 +272,9 @@ class TracedBody:
 
     def collect_nodes(self, outputs: Sequence[Value]) -> None:
         """Collect the nodes of these values and of those that were assigned to variables."""
-        own = [*self.inputs, *self._initial_contents.values()]
+        own_inputs = [*self.inputs, *self._initial_contents.values()]
         ends = [*outputs, *self._assigned.values()]
-        self.nodes, self._captured = extract(ends, own, stop=self._is_outside)
+        self.nodes, self._captured = extract(ends, own_inputs, stop=self._is_outside)
 
     def _is_outside(self, value: Value) -> bool:
         """Return whether a value was computed before the function ran.
@@ -313,22 +316,22 @@ class TracedBody:
     def closed(self, inputs: Sequence[BodyInput], outputs: Sequence[Value | Variable], name: str) -> Body:
         """Return the graph with these inputs; an output that is a variable is its content at the end."""
         becomes: dict[Value, Value] = {}
-        own: list[Value] = []
+        body_inputs: list[Value] = []
         contents = dict(self._initial_contents)
-        for place in inputs:
-            if isinstance(place, Variable):
-                begin = contents.setdefault(place, Value(aval(place.shape, place.dtype)))
-                own.append(begin)
-            elif place in self.inputs:
-                own.append(place)
+        for source in inputs:
+            if isinstance(source, Variable):
+                begin = contents.setdefault(source, Value(aval(source.shape, source.dtype)))
+                body_inputs.append(begin)
+            elif source in self.inputs:
+                body_inputs.append(source)
             else:
-                becomes[place] = Value(place.aval)
-                own.append(becomes[place])
+                becomes[source] = Value(source.aval)
+                body_inputs.append(becomes[source])
         nodes = [_remapped(node, becomes) for node in self.nodes]
         ends = [
             self._assigned.get(end, contents[end]) if isinstance(end, Variable) else end for end in outputs
         ]
-        return Body(own, nodes, [becomes.get(end, end) for end in ends], name)
+        return Body(body_inputs, nodes, [becomes.get(end, end) for end in ends], name)
 
 
 class Failure(Variable):
@@ -382,9 +385,9 @@ def _failure_around(tag: Abstract, body: TracedBody) -> Failure:
 def _arrays_named_in(function: Callable[..., Any]) -> list[tuple[str, Handle]]:
     """Return the names and arrays among the globals and closure variables of a function, without variables."""
     return [
-        (name, thing)
-        for name, thing in outer_variables(function).items()
-        if isinstance(thing, Handle) and not isinstance(thing, Variable)
+        (name, value)
+        for name, value in outer_variables(function).items()
+        if isinstance(value, Handle) and not isinstance(value, Variable)
     ]
 
 

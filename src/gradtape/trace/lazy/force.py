@@ -201,16 +201,16 @@ def _run_pending(requested: Sequence[Value]) -> Iterable[Value]:
             plan = _plans.get(key)
             if plan is not None:
                 values = [*region.positions]
-                kept = [values[position] for position in plan.kept]
+                kept_values = [values[position] for position in plan.kept]
                 arrays = [values[position].data for position in plan.leaves]
                 if plan.numbers:
                     arrays += [region.literals[position].data for position in plan.numbers]
-                _run(plan.program, arrays, kept)  # type: ignore[arg-type]
+                _run(plan.program, arrays, kept_values)  # type: ignore[arg-type]
                 if plan.whole and not alone:
                     live_arrays.handles.clear()
                 elif not alone:
                     forget_computed()
-                return kept
+                return kept_values
             if numbers.inputs:
                 inputs = operands_that_are_inputs(region, numbers)
         del region  # its references would be counted
@@ -241,15 +241,15 @@ def _run_anew(
     if len(ends) > len(requested) and (others := dependents(nodes, ends)):
         requested = [*requested, *others]
         nodes, leaves = extract(requested)
-    kept = [*dict.fromkeys([*requested, *_needed_elsewhere(nodes)])]
+    kept_values = [*dict.fromkeys([*requested, *_needed_elsewhere(nodes)])]
     program = None
     arrays: list[Any] = []
     if config.jit and not CHECKS:
-        region = region_of(kept, None)
+        region = region_of(kept_values, None)
         assert region is not None
         leaves = region.leaves
-        numbers, taken = numbers_at(region, inputs)
-        program = _program(Graph(leaves, nodes, kept, "tape"), region, numbers, inputs, taken)
+        numbers, taken_inputs = numbers_at(region, inputs)
+        program = _program(Graph(leaves, nodes, kept_values, "tape"), region, numbers, inputs, taken_inputs)
         arrays = [
             *[leaf.data for leaf in leaves],
             *[region.literals[position].data for position in numbers.inputs],
@@ -259,11 +259,11 @@ def _run_anew(
         profiler = ACTIVE.profiler
         with nullcontext() if profiler is None else profiler.interpreting(nodes):
             _interpret(nodes)
-        return kept
+        return kept_values
     if key is not None:
-        _plan(key, ends, leaves, taken, kept, program)
-    _run(program, arrays, kept)
-    return kept
+        _plan(key, ends, leaves, taken_inputs, kept_values, program)
+    _run(program, arrays, kept_values)
+    return kept_values
 
 
 def _plan(
@@ -271,23 +271,27 @@ def _plan(
     ends: Sequence[Value],
     leaves: Sequence[Value],
     numbers: tuple[int, ...],
-    kept: Sequence[Value],
+    kept_values: Sequence[Value],
     program: Program,
 ) -> None:
     """Keep a plan for the region behind `ends`, if all values that the program computes are in it."""
     region = region_of(ends, None)
     assert region is not None
     positions = region.positions
-    if len(positions) <= LARGEST_PLAN and positions.keys() >= {*kept}:
+    if len(positions) <= LARGEST_PLAN and positions.keys() >= {*kept_values}:
         inputs, outputs = (
             tuple([positions[leaf] for leaf in leaves]),
-            tuple([positions[value] for value in kept]),
+            tuple([positions[value] for value in kept_values]),
         )
-        _plans[key] = _Plan(program, inputs, numbers, outputs, whole={*ends} <= {*kept})
+        _plans[key] = _Plan(program, inputs, numbers, outputs, whole={*ends} <= {*kept_values})
 
 
 def _program(
-    graph: Graph, region: Region, numbers: Numbers, inputs: Mapping[OperandIndex, int], taken: Sequence[int]
+    graph: Graph,
+    region: Region,
+    numbers: Numbers,
+    inputs: Mapping[OperandIndex, int],
+    taken_inputs: Sequence[int],
 ) -> Program | None:
     """Return the program of a region that is heavy, or has come often; None for another one.
 
@@ -314,7 +318,7 @@ def _program(
     if account is None:
         account = _programs[key] = _Account(graph.nodes)
     if account.program is None and account.is_worth_it():
-        values = dict(zip(taken, input_values(region, numbers).values(), strict=True))
+        values = dict(zip(taken_inputs, input_values(region, numbers).values(), strict=True))
         account.program = record_program(_with_inputs(graph, inputs, values) if values else graph)
     return account.program
 
@@ -332,14 +336,14 @@ def _reference_counts(region: Region, ends: int) -> tuple[int, ...]:
     return tuple(map(reference_count, region.computed[ends:]))
 
 
-def _run(program: Program, arrays: Sequence[NDArray], kept: Iterable[Value]) -> None:
+def _run(program: Program, arrays: Sequence[NDArray], targets: Iterable[Value]) -> None:
     """Let a program compute values; other threads may force values meanwhile."""
     computing.release()
     try:
         computed = program.run(arrays)
     finally:
         computing.acquire()
-    for value, array in zip(kept, computed, strict=True):
+    for value, array in zip(targets, computed, strict=True):
         value.data = array
 
 
@@ -364,17 +368,17 @@ def _run_call(pending: Sequence[Value]) -> bool:
             return False
     if has_other_pending(node):
         return False
-    kept = node.living()
-    key = config.precise_math, config.compiler, *[out.index for out in kept]
+    living = node.living()
+    key = config.precise_math, config.compiler, *[out.index for out in living]
     programs = node.op.programs
     program = programs.get(key)
     if program is None:
-        outputs = [node.op.graph.outputs[out.index] for out in kept]
+        outputs = [node.op.graph.outputs[out.index] for out in living]
         program = programs[key] = tape_program(
             Graph(node.op.graph.inputs, node.op.graph.nodes, outputs, "tape")
         )
-    _run(program, arrays, kept)
-    _release(kept)
+    _run(program, arrays, living)
+    _release(living)
     return True
 
 

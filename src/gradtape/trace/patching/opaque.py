@@ -41,7 +41,7 @@ REMEDY: Final = (
 def traced_parts(item: Any, *, every: bool = False) -> Iterator[Handle]:
     """Return the traced arrays that an argument is, holds, or may read if it is a function of the user's; with `every`, all arrays."""
     pending: list[tuple[Any, int]] = [(item, DEPTH)]  # containers may be nested deeper than Python's stack
-    seen: dict[
+    depths: dict[
         int, tuple[int, Any]
     ] = {}  # the depth that was left, and what it is: ids of what is gone are used again
     while pending:
@@ -54,8 +54,8 @@ def traced_parts(item: Any, *, every: bool = False) -> Iterator[Handle]:
                 or abstracting_trace(value) is not None
             ):
                 yield part
-        elif type(part) not in PLAIN and seen.get(id(part), (0, None))[0] < depth:
-            seen[id(part)] = depth, part
+        elif type(part) not in PLAIN and depths.get(id(part), (0, None))[0] < depth:
+            depths[id(part)] = depth, part
             below = depth if isinstance(part, CONTAINERS) or _is_own(part) else depth - 1
             pending.extend([(inner, below) for inner in reversed(_parts(part))])
 
@@ -126,15 +126,15 @@ def handler_for(name: str, reason: str = "", *, on_tapes: bool = True) -> Callab
         def call(*args: Any, **kwargs: Any) -> Any:
             if not contexts.stack:
                 return plain(*args, **kwargs)
-            found = list(traced_parts((args, kwargs)))
+            traced = list(traced_parts((args, kwargs)))
             rule = SOLVERS.get(name)
-            if rule is not None and (found or name in MAKERS or any(map(_has_array_of_elements, args))):
-                made = rule(plain, args, kwargs)
-                if made is not NotImplemented:
-                    return made
-            if not found and name not in MAKERS:
+            if rule is not None and (traced or name in MAKERS or any(map(_has_array_of_elements, args))):
+                result = rule(plain, args, kwargs)
+                if result is not NotImplemented:
+                    return result
+            if not traced and name not in MAKERS:
                 return _run(name, plain, unwrap_preallocated(args), unwrap_keywords(kwargs))
-            values = [handle.value for handle in found]
+            values = [handle.value for handle in traced]
             if not on_tapes or any(abstracting_trace(value) is not None for value in values):
                 raise _refusal(name, reason)
             return _paused_with_warning(name, plain, args, kwargs, values)
@@ -217,8 +217,8 @@ def _with_numbers(function: Any) -> Function:
 def reading_numbers(function: Any) -> Function:
     """Return a function whose closure and global names have ndarrays for arrays: it runs as fast as plain NumPy code."""
     if isinstance(function, MethodType) or not _holds_arrays(function):
-        made: Function = function
-        return made
+        reading: Function = function
+        return reading
     cells = tuple(
         CellType(as_numbers(cell.cell_contents))
         if _is_filled(cell) and _holds_arrays(cell.cell_contents)
@@ -244,13 +244,13 @@ def _holds_arrays(item: Any) -> bool:
 def _hook(module: ModuleType, names: dict[str, str]) -> None:
     for name, reason in names.items():
         public = f"{module.__name__}.{name}"
-        found: Any = module
+        current: Any = module
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if isinstance(found, FunctionType) and public not in BORROWED:
+            current = getattr(current, part, None)
+        if isinstance(current, FunctionType) and public not in BORROWED:
             constructor = name.endswith(".__init__")
             handler = handler_for(public.removesuffix(".__init__"), reason, on_tapes=not constructor)
-            hook_function(found, handler)
+            hook_function(current, handler)
 
 
 def _functions_of(module: ModuleType) -> list[str]:
@@ -261,10 +261,10 @@ def _functions_of(module: ModuleType) -> list[str]:
     ]
 
 
-def _hook_when_imported(module: str, names: dict[str, str], whole: bool) -> None:
-    def hook(found: ModuleType) -> None:
-        listed = {name: names.get(name, "") for name in _functions_of(found)} if whole else {}
-        _hook(found, {name: why for name, why in {**listed, **names}.items() if why != "supported"})
+def _hook_when_imported(module: str, names: dict[str, str], is_whole: bool) -> None:
+    def hook(imported: ModuleType) -> None:
+        listed = {name: names.get(name, "") for name in _functions_of(imported)} if is_whole else {}
+        _hook(imported, {name: why for name, why in {**listed, **names}.items() if why != "supported"})
 
     when_imported(module, hook)
 

@@ -539,9 +539,9 @@ class Step:
             return []
         outs, looks = recorded(self.graph, [values[position] for position in self.needed])
         for number, ((_, expected), value) in enumerate(zip(self.graph.guards, looks, strict=True)):
-            seen = int(force([value])[0])
-            if seen != expected:
-                raise GuardMiss(self.first_guard + number, seen)
+            answer = int(force([value])[0])
+            if answer != expected:
+                raise GuardMiss(self.first_guard + number, answer)
         if self.warning is not None and any(map(is_differentiated, outs)):
             self.warning()
         return force(outs)
@@ -556,12 +556,12 @@ class Step:
 def is_differentiated(value: Value) -> bool:
     """Return whether a tape, or a derivative that is being recorded, records a value, and no `stop_gradient` is in between."""
     tags = [tag for tag in value.tags if type(tag) is TraceTag and tag.recording]
-    ahead, seen = [value] if tags else [], set[Value]()
+    ahead, visited = [value] if tags else [], set[Value]()
     while ahead:
         inner = ahead.pop()
-        if inner in seen or not is_inexact(inner.dtype):
+        if inner in visited or not is_inexact(inner.dtype):
             continue
-        seen.add(inner)
+        visited.add(inner)
         maker = inner.maker()
         before = [] if maker is None else [x for x in maker[1] if any(tag in x.tags for tag in tags)]
         if not before:
@@ -622,22 +622,22 @@ class DrawPlan:
 
         Meanwhile no other thread draws from them. Yields a list for `run` and `recorded`, of what they take from the trace.
         """
-        taken: list[Change] = []
+        states: list[Change] = []
         used = {
             id(generator): generator
             for step in self.steps
             if (generator := _generator_of(step.source, generators, {}))
         }
-        with ExitStack() as held:
+        with ExitStack() as locks:
             for generator in sorted(used.values(), key=id):
-                held.enter_context(_lock_of(generator))
+                locks.enter_context(_lock_of(generator))
             before = [(generator, state_of(generator)) for generator in used.values()]
             try:
-                yield taken
+                yield states
             except (GuardMiss, *FAILURES):
                 for generator, state in before:
                     restore(generator, state)
-                for change in taken:
+                for change in states:
                     change.undo()
                 raise
 
@@ -668,13 +668,13 @@ class DrawPlan:
         return [pack.filled(drawn) for pack in self._packs]
 
     def recorded(
-        self, generators: Sequence[Any], values: Sequence[Value], taken: list[Change]
+        self, generators: Sequence[Any], values: Sequence[Value], states: list[Change]
     ) -> list[Value]:
         """Draw for a call that a tape records: the numbers are constants of the recording."""
         first = []
         for numbers, changes in self._take_first():
             first.append(numbers)
-            taken += changes
+            states += changes
         available = list(values)
         drawn: list[NDArray] = []
         fresh: dict[int, Any] = {}

@@ -57,8 +57,8 @@ def _sampled(function: Callable[..., Array]) -> Callable[..., Array]:
 
 def _as_sample(row: str, drawn: Array, *parameters: Array) -> Array:
     """Return drawn numbers as a function of the parameters of their distribution."""
-    made: Value = UFUNCS[row](*[_value(x) for x in (*parameters, drawn)])
-    return arrays.Array(made)
+    sample: Value = UFUNCS[row](*[_value(x) for x in (*parameters, drawn)])
+    return arrays.Array(sample)
 
 
 def _value(x: Array) -> Value:
@@ -127,13 +127,13 @@ def dirichlet(noise: Noise, alpha: Array, size: Size = None) -> Array:
     not_negative("alpha", alpha)
     count, shape = alpha.shape[0], () if size is None else as_shape(size)
     if not noise.legacy and count and is_concrete(alpha) and bool(np.max(alpha) < 0.1):
-        rest = np.cumsum(alpha[::-1])[::-1][1:]
+        tail_sums = np.cumsum(alpha[::-1])[::-1][1:]
         first = np.broadcast_to(alpha[:-1], (*shape, count - 1))
-        left = np.broadcast_to(rest, first.shape)
+        left = np.broadcast_to(tail_sums, first.shape)
         shares = beta(noise, first, left, first.shape)
-        ones = np.ones((*shape, 1))
-        remaining = np.concatenate([ones, np.cumprod(1.0 - shares, -1)], -1)
-        return remaining * np.concatenate([shares, ones], -1)
+        unit = np.ones((*shape, 1))
+        remaining = np.concatenate([unit, np.cumprod(1.0 - shares, -1)], -1)
+        return remaining * np.concatenate([shares, unit], -1)
     g = _gammas(noise, np.broadcast_to(alpha, (*shape, count)), (*shape, count))
     return g * (1.0 / np.sum(g, -1, keepdims=True))
 
@@ -222,25 +222,25 @@ def _signature(method: Callable[..., Any]) -> inspect.Signature:
 def discrete(noise: Any, method: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Array:
     """Draw integers with traced parameters, or choose, or permute, elements of a traced array."""
     bound = _signature(method).bind(noise.generator, *args, **kwargs).arguments
-    given = {name: item for name, item in bound.items() if name != "self"}
-    if given.get("size") is not None:
-        given["size"] = as_shape(given["size"])
+    arguments = {name: item for name, item in bound.items() if name != "self"}
+    if arguments.get("size") is not None:
+        arguments["size"] = as_shape(arguments["size"])
     rule = CHOOSING.get(noise.method)
-    if rule is not None and isinstance(given.get("a", given.get("x")), Handle):
-        return rule(noise, **given)
-    return noise(noise.method, **given)
+    if rule is not None and isinstance(arguments.get("a", arguments.get("x")), Handle):
+        return rule(noise, **arguments)
+    return noise(noise.method, **arguments)
 
 
 def _length(x: Array, axis: int) -> int:
     return int(x.shape[axis])
 
 
-def _choice(noise: Any, a: Array, axis: int = 0, **given: Any) -> Array:
+def _choice(noise: Any, a: Array, axis: int = 0, **options: Any) -> Array:
     if not a.ndim:
-        return noise("choice", a, **given)
+        return noise("choice", a, **options)
     if noise.legacy and a.ndim > 1:
         raise ValueError("a must be 1-dimensional")
-    return np.take(a, noise("choice", _length(a, axis), **given), axis=axis)
+    return np.take(a, noise("choice", _length(a, axis), **options), axis=axis)
 
 
 def _permutation(noise: Any, x: Array, axis: int = 0) -> Array:
@@ -258,10 +258,10 @@ def _permuted(noise: Any, x: Array, axis: int | None = None, out: Any = None) ->
         raise TypeError("permuted of a traced array does not take out=")
     if axis is None:
         return np.ravel(x)[noise("permuted", np.arange(x.size).reshape(x.shape))]
-    places: Array = np.arange(_length(x, axis)).reshape(
+    positions: Array = np.arange(_length(x, axis)).reshape(
         [-1 if k == axis % x.ndim else 1 for k in range(x.ndim)]
     )
-    return np.take_along_axis(x, noise("permuted", np.broadcast_to(places, x.shape), axis=axis), axis)
+    return np.take_along_axis(x, noise("permuted", np.broadcast_to(positions, x.shape), axis=axis), axis)
 
 
 CHOOSING: Final[dict[str, Callable[..., Any]]] = {

@@ -95,15 +95,17 @@ def minimum_phase(h: Any, method: str = "homomorphic", n_fft: Any = None, *, hal
         sizes = root(response) + 1e-10
         signs = np.zeros(count)
         signs[1 : count // 2], signs[count // 2 + 1 :] = 1, -1
-        made = np.real(np.fft.ifft(sizes * np.exp(np.fft.fft(signs * np.fft.ifft(np.log(sizes))))))
+        filter_taps = np.real(np.fft.ifft(sizes * np.exp(np.fft.fft(signs * np.fft.ifft(np.log(sizes))))))
     else:
         sizes = np.abs(spectrum)
         smallest = np.min(np.where(sizes > 0, sizes, np.inf))
         logarithm = np.log(sizes + 1e-7 * smallest) * (0.5 if half else 1.0)
         window = np.zeros(count)
         window[0], window[1 : count // 2], window[count // 2] = 1, 2, count % 2
-        made = np.real(np.fft.ifft(np.exp(np.fft.fft(np.real(np.fft.ifft(logarithm)) * window))))
-    return made[: middle + h.size % 2 if half else h.size].astype(h.dtype if h.dtype.kind == "f" else float)
+        filter_taps = np.real(np.fft.ifft(np.exp(np.fft.fft(np.real(np.fft.ifft(logarithm)) * window))))
+    return filter_taps[: middle + h.size % 2 if half else h.size].astype(
+        h.dtype if h.dtype.kind == "f" else float
+    )
 
 
 # Waves
@@ -229,10 +231,10 @@ def _mirrored_spline(cj: Any, newx: Any, dx: Any, x0: Any, degree: int) -> Any:
         x = np.abs(x - 2 * last * np.rint(x / (2 * last)))
     first = np.floor(x - (degree + 1) / 2).astype(int) + 1
     bump = _cubic if degree == 3 else _quadratic
-    found: Any = sum(
+    values: Any = sum(
         lookup(c, np.clip(first + k, 0, last)) * bump(np.abs(x - (first + k))) for k in range(degree + 1)
     )
-    return found.astype(c.dtype if degree == 3 else x.dtype)
+    return values.astype(c.dtype if degree == 3 else x.dtype)
 
 
 def _cubic(d: Any) -> Any:
@@ -264,8 +266,8 @@ def _segments(x: Any, size: int, step: int) -> Any:
     if parts > min(count, 16):
         return np.lib.stride_tricks.sliding_window_view(x, size, axis=-1)[..., ::step, :]
     missing = max((count + parts - 1) * step - x.shape[-1], 0)
-    whole = np.concatenate([x, np.zeros((*x.shape[:-1], missing), x.dtype)], axis=-1) if missing else x
-    rows = whole[..., : (count + parts - 1) * step].reshape(*x.shape[:-1], count + parts - 1, step)
+    padded = np.concatenate([x, np.zeros((*x.shape[:-1], missing), x.dtype)], axis=-1) if missing else x
+    rows = padded[..., : (count + parts - 1) * step].reshape(*x.shape[:-1], count + parts - 1, step)
     beside = [rows[..., k : k + count, :] for k in range(parts)]
     return np.concatenate(beside, axis=-1)[..., :size]
 
@@ -279,9 +281,9 @@ def local_maxima(x: Any) -> tuple[Any, Any, Any]:
     count = x.shape[0]
     if count < 3:
         return (np.zeros(0, np.intp),) * 3
-    places = np.arange(count - 1)
+    positions = np.arange(count - 1)
     steps = np.diff(x)
-    ends = np.minimum.accumulate(np.where(steps != 0, places, count)[::-1])[::-1]
+    ends = np.minimum.accumulate(np.where(steps != 0, positions, count)[::-1])[::-1]
     falls = np.concatenate([steps < 0, np.zeros(1, bool)])
     is_left = (steps[:-1] > 0) & lookup(falls, np.minimum(ends[1:], count - 1))
     left = np.flatnonzero(is_left) + 1
@@ -325,11 +327,11 @@ def widths(
     return last - first, heights, first, last
 
 
-def _crossing(x: Any, place: Any, step: int, heights: Any) -> Any:
+def _crossing(x: Any, position: Any, step: int, heights: Any) -> Any:
     """Return at which part of the way to the next sample the line crosses the height; 0 if the sample is not lower."""
-    own, other = lookup(x, place), lookup(x, np.clip(place + step, 0, x.shape[0] - 1))
-    lower = own < heights
-    return np.where(lower, (heights - own) / np.where(lower, other - own, 1.0), 0.0)
+    height, other = lookup(x, position), lookup(x, np.clip(position + step, 0, x.shape[0] - 1))
+    lower = height < heights
+    return np.where(lower, (heights - height) / np.where(lower, other - height, 1.0), 0.0)
 
 
 @stands_for("scipy.signal._peak_finding._select_by_peak_distance")

@@ -127,7 +127,7 @@ class Log:
     @property
     def watched(self) -> dict[Value, Site]:
         """The places where the tape began to watch the values that still exist."""
-        return {value: site for found, site, _ in self._watched if (value := found()) is not None}
+        return {value: site for reference, site, _ in self._watched if (value := reference()) is not None}
 
     def note(self, value: Value, site: Site) -> None:
         """Record where the tape began to watch a value."""
@@ -165,23 +165,27 @@ def sample_of(data: NDArray) -> tuple[float, ...]:
     if data.dtype.kind not in "fc":
         return ()
     flat = data.reshape(-1)
-    some = flat[:: max(1, flat.size // SAMPLE)][:SAMPLE].tolist()
-    return tuple(some if data.dtype.kind == "f" else [part for one in some for part in (one.real, one.imag)])
+    sample = flat[:: max(1, flat.size // SAMPLE)][:SAMPLE].tolist()
+    return tuple(
+        sample
+        if data.dtype.kind == "f"
+        else [part for number in sample for part in (number.real, number.imag)]
+    )
 
 
 def _roots_of(value: Value) -> tuple[weakref.ref[Value], ...] | None:
     roots: list[Value] = []
-    seen, pending = {value}, [value]
+    visited, pending = {value}, [value]
     while pending:
         current = pending.pop()
         inputs = () if current._op is None else current._inputs
         if not inputs or not {tag for operand in inputs for tag in operand.tags}.issuperset(current.tags):
             roots.append(current)  # where a recording begins
         for operand in inputs:
-            if operand.tags and operand not in seen:
-                seen.add(operand)
+            if operand.tags and operand not in visited:
+                visited.add(operand)
                 pending.append(operand)
-        if len(seen) > WALK:
+        if len(visited) > WALK:
             return None
     return tuple([weakref.ref(root) for root in roots])
 
@@ -197,7 +201,7 @@ def _calls_from(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
 
 def note_exit(
     value: Value,
-    what: str,
+    conversion: str,
     data: Any = None,
     *,
     meant: bool = True,
@@ -215,7 +219,7 @@ def note_exit(
             and any(tag.log is not None and tag.log.strict for tag in recording)
         ):
             raise TapeError(
-                f"{what} takes a value out of a tape that is strict",
+                f"{conversion} takes a value out of a tape that is strict",
                 where=user_site(),
                 why="no derivative passes through a number or an ndarray",
                 remedy="stay with Arrays, which NumPy's functions take; "
@@ -233,7 +237,7 @@ def note_exit(
         chain = _calls_from(nearest_frame(2)) if numbers else ()
         exit_ = Exit(
             weakref.ref(value),
-            what,
+            conversion,
             user_site(),
             numbers,
             value.shape,

@@ -59,28 +59,28 @@ def _loop(
     """
     import numba
 
-    given = [f"x{k}" for k in range(len(operands))]
-    made = [f"y{k}" for k in range(len(outs))]
+    inputs = [f"x{k}" for k in range(len(operands))]
+    outputs = [f"y{k}" for k in range(len(outs))]
     shapes = [f"shape{k}" for k in range(len(outs))]
-    elements = [f"{x}[k : k + 1]" if boxed else f"{x}[k]" for x, boxed in zip(given, operands, strict=True)]
+    elements = [f"{x}[k : k + 1]" if boxed else f"{x}[k]" for x, boxed in zip(inputs, operands, strict=True)]
     lines = [
-        f"{y} = np.empty({shape}, dtype{k})" for k, (y, shape) in enumerate(zip(made, shapes, strict=True))
+        f"{y} = np.empty({shape}, dtype{k})" for k, (y, shape) in enumerate(zip(outputs, shapes, strict=True))
     ]
     if returns:
-        body = [f"{made[0]}[k] = function({', '.join(elements)})"]
+        body = [f"{outputs[0]}[k] = function({', '.join(elements)})"]
     else:
         places = [
             f"{y}[k : k + 1]" if is_number else f"{y}[k]"
-            for y, (is_number, _) in zip(made, outs, strict=True)
+            for y, (is_number, _) in zip(outputs, outs, strict=True)
         ]
         body = [f"function({', '.join([*elements, *places])})"]
     code = "\n    ".join(
         [
-            f"def {function.__name__}(count, {', '.join([*shapes, *given])}):",
+            f"def {function.__name__}(count, {', '.join([*shapes, *inputs])}):",
             *lines,
             "for k in range(count):",
             *[f"    {line}" for line in body],
-            f"return {', '.join(made)}",
+            f"return {', '.join(outputs)}",
         ]
     )
     names: dict[str, Any] = {"np": np, "function": numba.njit(function), "__name__": function.__module__}
@@ -102,25 +102,27 @@ def _each(function: Callable[..., Any], operands: Sequence[Any]) -> Callable[[in
 def _takes_array(ufunc: Any, operand: int) -> bool:
     """Return whether a generalised ufunc was declared to take an operand as an array, which may have no axis in its layout."""
     builder = getattr(ufunc, "gufunc_builder", None)
-    return builder is not None and any(hasattr(one.args[operand], "ndim") for one in builder._sigs)
+    return builder is not None and any(
+        hasattr(signature.args[operand], "ndim") for signature in builder._sigs
+    )
 
 
 def call_numba_ufunc(
     ufunc: Any, function: Callable[..., Any], signature: str, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
     """Return what a ufunc of Numba's returns for operands of which some are traced."""
-    cores, made = _cores(signature)
+    cores, result_cores = _cores(signature)
     outs = kwargs.pop("out", None)
-    given, further = list(args[: len(cores)]), args[len(cores) :]
+    operands_given, further = list(args[: len(cores)]), args[len(cores) :]
     outs = further or (() if outs is None else outs if isinstance(outs, tuple) else (outs,))
-    if kwargs or len(given) < len(cores):
+    if kwargs or len(operands_given) < len(cores):
         raise UnsupportedFunctionError(
             f"{function.__name__} is called with {', '.join(kwargs) or 'too few operands'}",
             where=user_site(),
             why="of a ufunc of Numba's, only calls with operands and out= are supported on traced arrays",
             remedy="select or cast outside: np.where(mask, f(x), y), x.astype(dtype)",
         )
-    arrays = [x if is_traced(x) else np.asarray(unwrap_preallocated(x)) for x in given]
+    arrays = [x if is_traced(x) else np.asarray(unwrap_preallocated(x)) for x in operands_given]
     lead = np.broadcast_shapes(
         *[x.shape[: x.ndim - len(core)] for x, core in zip(arrays, cores, strict=True)]
     )
@@ -134,10 +136,10 @@ def call_numba_ufunc(
     ]
     blanks = [
         np.empty((0, *[inner[name] for name in core]), out.dtype)
-        for out, core in zip(outs, made, strict=False)
+        for out, core in zip(outs, result_cores, strict=False)
     ]
     ufunc(*none, *blanks)  # Numba compiles the loop for these dtypes, if there is none
-    kinds = [x.dtype for x in blanks] or [None] * len(made)
+    kinds = [x.dtype for x in blanks] or [None] * len(result_cores)
     resolved = ufunc.ufunc.resolve_dtypes((*[x.dtype for x in none], *kinds))
     count = int(np.prod(lead))
     flat = [
@@ -151,10 +153,10 @@ def call_numba_ufunc(
     loop = _loop(
         function,
         tuple([not core and _takes_array(ufunc, k) for k, core in enumerate(cores)]),
-        tuple([(not core, dtype) for core, dtype in zip(made, resolved[len(cores) :], strict=True)]),
+        tuple([(not core, dtype) for core, dtype in zip(result_cores, resolved[len(cores) :], strict=True)]),
         returns,
     )
-    shapes = [(count, *[inner[name] for name in core]) for core in made]
+    shapes = [(count, *[inner[name] for name in core]) for core in result_cores]
     try:
         results = call_translated(loop, (count, *shapes, *flat), {}, "it is a ufunc of Numba's")
     except UnsupportedCodeError as refusal:

@@ -36,58 +36,60 @@ def outside_of(function: Any) -> list[Substitute]:
     >>> [each.name for each in outside_of(lambda x: log.append(x))]
     ["the global 'log'"]
     """
-    found: dict[int, Substitute] = {}
-    seen: set[int] = set()
+    substitutes: dict[int, Substitute] = {}
+    visited: set[int] = set()
     waiting = [(function, "the function")]
-    while waiting and len(seen) < _MOST:
-        thing, name = waiting.pop(0)
-        if id(thing) in seen:
+    while waiting and len(visited) < _MOST:
+        current, name = waiting.pop(0)
+        if id(current) in visited:
             continue
-        seen.add(id(thing))
-        if _is_writable(thing):
+        visited.add(id(current))
+        if _is_writable(current):
             label = (
-                f"the attribute {{!r}} of {name}" if _has_attributes(thing) else f"the entry {{!r}} of {name}"
+                f"the attribute {{!r}} of {name}"
+                if _has_attributes(current)
+                else f"the entry {{!r}} of {name}"
             )
-            part = always(name) if isinstance(thing, CellType) else label.format
-            found[id(thing)] = Substitute(thing, thing, name, part)
-            found[id(thing)].initial = content_of(thing)
-        waiting += _parts(thing, name)
-    return list(found.values())
+            part = always(name) if isinstance(current, CellType) else label.format
+            substitutes[id(current)] = Substitute(current, current, name, part)
+            substitutes[id(current)].initial = content_of(current)
+        waiting += _parts(current, name)
+    return list(substitutes.values())
 
 
-def _is_writable(thing: Any) -> bool:
-    if isinstance(thing, LISTED | dict | set):
-        return len(thing) <= _LONGEST
-    return isinstance(thing, CellType) or _has_attributes(thing)
+def _is_writable(value: Any) -> bool:
+    if isinstance(value, LISTED | dict | set):
+        return len(value) <= _LONGEST
+    return isinstance(value, CellType) or _has_attributes(value)
 
 
-def _has_attributes(thing: Any) -> bool:
-    return is_user_class(thing) if isinstance(thing, type) else is_plain_object(thing)
+def _has_attributes(value: Any) -> bool:
+    return is_user_class(value) if isinstance(value, type) else is_plain_object(value)
 
 
-def _parts(thing: Any, name: str) -> Iterator[tuple[Any, str]]:
+def _parts(value: Any, name: str) -> Iterator[tuple[Any, str]]:
     """Yield what code reaches from an object, with names for messages."""
-    if isinstance(thing, functools.partial):
-        yield from [(part, name) for part in (thing.func, *thing.args, *thing.keywords.values())]
-    elif isinstance(thing, MethodType):
-        yield thing.__self__, f"the object of {thing.__name__}"
-        yield thing.__func__, name
-    elif isinstance(thing, FunctionType):
-        yield from _names_of(thing)
-    elif isinstance(thing, CellType):
-        if is_filled(thing):
-            yield thing.cell_contents, name
-    elif isinstance(thing, CONTAINERS) and len(thing) <= _LONGEST:
-        content = content_of(thing)
+    if isinstance(value, functools.partial):
+        yield from [(part, name) for part in (value.func, *value.args, *value.keywords.values())]
+    elif isinstance(value, MethodType):
+        yield value.__self__, f"the object of {value.__name__}"
+        yield value.__func__, name
+    elif isinstance(value, FunctionType):
+        yield from _names_of(value)
+    elif isinstance(value, CellType):
+        if is_filled(value):
+            yield value.cell_contents, name
+    elif isinstance(value, CONTAINERS) and len(value) <= _LONGEST:
+        content = content_of(value)
         pairs = content.items() if isinstance(content, dict) else enumerate(content)
         yield from [(item, f"{name}[{key!r}]") for key, item in pairs]
-    elif _has_attributes(thing):
-        if not isinstance(thing, type):
-            yield type(thing), f"the class {type(thing).__name__}"
-        yield from [(item, f"{name}.{key}") for key, item in content_of(thing).items()]
-    elif (wrapped := getattr(thing, "__wrapped__", None)) is not None:
+    elif _has_attributes(value):
+        if not isinstance(value, type):
+            yield type(value), f"the class {type(value).__name__}"
+        yield from [(item, f"{name}.{key}") for key, item in content_of(value).items()]
+    elif (wrapped := getattr(value, "__wrapped__", None)) is not None:
         yield wrapped, name
-    elif (owner := getattr(thing, "__self__", None)) is not None:
+    elif (owner := getattr(value, "__self__", None)) is not None:
         yield owner, name
 
 
