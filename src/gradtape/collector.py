@@ -116,13 +116,13 @@ class _Frozen:
         _variables()
         if kind not in self.known:
             self.known[kind] = [weakref.ref(other) for other in _reachable() if issubclass(type(other), kind)]
-        return [other for held in self.known[kind] if (other := held()) is not None]
+        return [other for reference in self.known[kind] if (other := reference()) is not None]
 
 
 _frozen: Final = _Frozen()
 
 
-def referrers(things: Iterable[Any], kind: type[T]) -> list[T]:
+def referrers(targets: Iterable[Any], kind: type[T]) -> list[T]:
     """Return the living objects of a type that refer to one of some objects. They can be referred to weakly.
 
     The collector does not tell of objects that ``gc.freeze()`` has set aside, as servers do before they fork. If there are such objects,
@@ -134,42 +134,42 @@ def referrers(things: Iterable[Any], kind: type[T]) -> list[T]:
     >>> referrers([function.__code__], type(function)) == [function]
     True
     """
-    things = list(things)
-    holders = gc.get_referrers(*things, _frozen.mark)
+    targets = list(targets)
+    holders = gc.get_referrers(*targets, _frozen.mark)
     # By its type: a weak proxy has the class of its object, and none if that is gone.
-    found = {id(other): other for other in holders if issubclass(type(other), kind)}
+    referring = {id(other): other for other in holders if issubclass(type(other), kind)}
     if gc.get_freeze_count():
-        wanted = {*map(id, things)}
+        target_ids = {*map(id, targets)}
         for other in _frozen.objects(kind, holders):
-            if not wanted.isdisjoint(map(id, gc.get_referents(other))):
-                found[id(other)] = other
-    return list(found.values())
+            if not target_ids.isdisjoint(map(id, gc.get_referents(other))):
+                referring[id(other)] = other
+    return list(referring.values())
 
 
 def _reachable() -> list[Any]:
     """Return the containers that modules, and the variables of running functions, lead to."""
     level: list[Any] = [sys.modules, *_variables()]
-    seen: dict[int, Any] = {}
+    reached: dict[int, Any] = {}
     while level:
         next_level = {id(other): other for other in gc.get_referents(*level)}
-        level = [other for key, other in next_level.items() if key not in seen and gc.is_tracked(other)]
-        seen.update(zip(map(id, level), level, strict=True))
-    return list(seen.values())
+        level = [other for key, other in next_level.items() if key not in reached and gc.is_tracked(other)]
+        reached.update(zip(map(id, level), level, strict=True))
+    return list(reached.values())
 
 
 def _variables() -> list[Any]:
     """Return the variables of running functions, local and global ones; without those here, which would hold what is returned."""
-    found: list[Any] = []
-    own = globals()
+    namespaces: list[Any] = []
+    own_globals = globals()
     for around in [*sys._current_frames().values()]:
         frame: FrameType | None = around
         while frame is not None:
-            if frame.f_globals is not own:
+            if frame.f_globals is not own_globals:
                 # a copy: since Python 3.13 the mapping of a function's variables is a proxy, which the collector does not look into
-                found += [dict(frame.f_locals), frame.f_globals]
+                namespaces += [dict(frame.f_locals), frame.f_globals]
             frame = frame.f_back
     del around  # the frame of this call: it would hold itself, and through its callers what they found
-    return found
+    return namespaces
 
 
 def _forget_other_threads() -> None:

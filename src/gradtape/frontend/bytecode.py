@@ -30,10 +30,10 @@ def read_code(code: types.CodeType, module: dict[str, Any]) -> Code:
     UnsupportedCodeError
         For what Numba's interpreter of bytecode or the front end does not take.
     """
-    found = _READ.get(code)
-    if found is None:
-        found = _READ[code] = _stored(code, module)
-    return found
+    code_read = _READ.get(code)
+    if code_read is None:
+        code_read = _READ[code] = _stored(code, module)
+    return code_read
 
 
 class _Kept:
@@ -51,17 +51,17 @@ def _stored(code: types.CodeType, module: dict[str, Any]) -> Code:
     """Return what a code object does, read by another process or by this one."""
     if _Kept.store is None:
         return _read(code, module)
-    made: list[Code] = []
+    read_now: list[Code] = []
 
     def make() -> bytes:
-        made.append(_read(code, module))
-        return to_bytes(made[0])
+        read_now.append(_read(code, module))
+        return to_bytes(read_now[0])
 
     try:
         data = _Kept.store(code_key(code), make)
     except NotStorableError:
-        return made[0]
-    return made[0] if made else from_bytes(data)
+        return read_now[0]
+    return read_now[0] if read_now else from_bytes(data)
 
 
 def _read(code: types.CodeType, module: dict[str, Any]) -> Code:
@@ -82,9 +82,9 @@ def _read(code: types.CodeType, module: dict[str, Any]) -> Code:
         KeyError,
         IndexError,
     ) as error:
-        what = str(error).strip().split("\n")[0] or type(error).__name__
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise UnsupportedCodeError(
-            f"the code of {code.co_name} cannot be translated: {what}",
+            f"the code of {code.co_name} cannot be translated: {reason}",
             where=site,
             why="Numba's bytecode interpreter, which reads the code, does not support it",
             remedy="leave out try, with, sets, del and generators, or trace the function with gt.config.loops = 'trace'",
@@ -102,14 +102,14 @@ def _read(code: types.CodeType, module: dict[str, Any]) -> Code:
 
 def _assigned_inside(code: types.CodeType, module: dict[str, Any]) -> frozenset[str]:
     """Return the variables of a function that functions which it defines assign."""
-    found: frozenset[str] = frozenset()
+    assigned: frozenset[str] = frozenset()
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType) and inner.co_freevars:
             try:
-                found |= read_code(inner, module).nonlocals
+                assigned |= read_code(inner, module).nonlocals
             except UnsupportedCodeError:  # a call of it will say so
                 continue
-    return found
+    return assigned
 
 
 def _targets(blocks: Iterable[Any]) -> frozenset[str]:
@@ -131,9 +131,9 @@ def base_name(name: str) -> str:
     return name.partition(".")[0]
 
 
-def unsupported(what: str, where: Any, remedy: str = "") -> UnsupportedCodeError:
+def unsupported(description: str, where: Any, remedy: str = "") -> UnsupportedCodeError:
     return UnsupportedCodeError(
-        f"{what} cannot be translated",
+        f"{description} cannot be translated",
         where=where,
         remedy=remedy or "write it with numbers, arrays, tuples and loops, or use gt.config.loops = 'trace'",
     )
@@ -187,14 +187,14 @@ class _BlockReader:
         base = base_name(name)
         return base if base in self.cells else name
 
-    def refusal(self, what: str) -> UnsupportedCodeError:
+    def refusal(self, operation: str) -> UnsupportedCodeError:
         return unsupported(
-            _NAMES.get(what, f"a statement ({what})"),
+            _NAMES.get(operation, f"a statement ({operation})"),
             Site(self.code.co_filename, self.line, self.code.co_name),
         )
 
-    def refuse(self, what: str) -> None:
-        raise self.refusal(what)
+    def refuse(self, operation: str) -> None:
+        raise self.refusal(operation)
 
     def assign(self, target: str, value: Any) -> None:
         from numba.core import ir

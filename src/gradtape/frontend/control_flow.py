@@ -53,7 +53,7 @@ def flow_graph(code: Code) -> FlowGraph:
 def analyse(blocks: Blocks) -> FlowGraph:
     """Return the reachable blocks with dominators and loops."""
     entry = min(blocks)
-    order = {label: place for place, label in enumerate(_reverse_postorder(blocks, entry))}
+    order = {label: position for position, label in enumerate(_reverse_postorder(blocks, entry))}
     reachable = {label: blocks[label] for label in order}
     predecessors: dict[int, list[int]] = {label: [] for label in order}
     for label, block in reachable.items():
@@ -78,14 +78,14 @@ def _fill(loop: set[int], label: int, predecessors: Mapping[int, list[int]]) -> 
 
 
 def _reverse_postorder(blocks: Blocks, entry: int) -> list[int]:
-    seen = {entry}
+    visited = {entry}
     postorder: list[int] = []
     stack = [(entry, iter(blocks[entry].targets))]
     while stack:
         label, targets = stack[-1]
         for target in targets:
-            if target not in seen:
-                seen.add(target)
+            if target not in visited:
+                visited.add(target)
                 stack.append((target, iter(blocks[target].targets)))
                 break
         else:
@@ -163,7 +163,7 @@ def propagate_copies(blocks: Blocks) -> None:
     if all(name == originals for name, originals in root.items()):
         return
     for block in blocks.values():
-        kept = []
+        instructions = []
         for current in block.instructions:
             if current.kind == "copy" and root.get(current.target, current.target) != current.target:
                 continue
@@ -174,8 +174,8 @@ def propagate_copies(blocks: Blocks) -> None:
                 current.detail,
                 current.line,
             )
-            kept.append(current)
-        block.instructions = kept
+            instructions.append(current)
+        block.instructions = instructions
         block.name = root.get(block.name, block.name)
 
 
@@ -191,12 +191,12 @@ def thread_jumps(blocks: Blocks) -> None:
     """Let control go past blocks that do nothing."""
     entry = min(blocks)
     for block in blocks.values():
-        for place, target in enumerate(block.targets):
-            seen = {block.label}
-            while not blocks[target].instructions and blocks[target].end == "jump" and target not in seen:
-                seen.add(target)
+        for position, target in enumerate(block.targets):
+            visited = {block.label}
+            while not blocks[target].instructions and blocks[target].end == "jump" and target not in visited:
+                visited.add(target)
                 target = blocks[target].targets[0]
-            block.targets[place] = target
+            block.targets[position] = target
         if block.end == "branch" and block.targets[0] == block.targets[1]:
             block.end, block.name, block.targets = "jump", "", block.targets[:1]
     reachable = set(_reverse_postorder(blocks, entry))
@@ -242,14 +242,14 @@ def _is_local(instruction: Instruction, label: int, users: Mapping[str, set[int]
     return instruction.target.startswith("$") and users.get(instruction.target, set()) <= {label}
 
 
-def _fold(block: BasicBlock, second: BasicBlock, place: int, shared: int) -> None:
-    is_and = place == 0
+def _fold(block: BasicBlock, second: BasicBlock, position: int, shared: int) -> None:
+    is_and = position == 0
     goes_on = 1 - second.targets.index(shared)
     negated = goes_on == (1 if is_and else 0)
     other = second.targets[goes_on]
-    made = {instruction.target for instruction in second.instructions}
-    read = [name for instruction in second.instructions for name in instruction.names if name not in made]
-    if second.name not in made:
+    defined = {instruction.target for instruction in second.instructions}
+    read = [name for instruction in second.instructions for name in instruction.names if name not in defined]
+    if second.name not in defined:
         read.append(second.name)
     detail = is_and, negated, tuple(second.instructions), second.name
     name = f"$condition.{second.label}"

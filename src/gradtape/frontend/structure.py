@@ -262,7 +262,7 @@ class _Structurer:
     def _only_back_edges(self, label: int) -> bool:
         """Return whether all but one of the ways to a block come from its own loop."""
         loop = self.graph.loops.get(label, set())
-        return sum(one not in loop for one in self.graph.predecessors[label]) <= 1
+        return sum(predecessor not in loop for predecessor in self.graph.predecessors[label]) <= 1
 
     def tree(self, label: int) -> list[_Raw]:
         """Return a block with all that it dominates."""
@@ -295,7 +295,7 @@ class _Structurer:
         return [_Loop(("loop", label), self.with_joins(self.inside(label), joins), block.line)]
 
     def _for(self, block: BasicBlock) -> _For | None:
-        kinds = {one.kind: one for one in block.instructions}
+        kinds = {instruction.kind: instruction for instruction in block.instructions}
         if set(kinds) - {"next", "first", "second"} or block.end != "branch" or "next" not in kinds:
             return None
         body, end = block.targets
@@ -353,13 +353,13 @@ def lower(nodes: Sequence[_Raw], follow: frozenset[Label]) -> _Lowered:
         out.nodes.extend(lowered.nodes)
         out.flags |= lowered.flags
         if lowered.pending and not is_last:
-            rest = lower(nodes[number + 1 :], follow)
-            guarded = rest.nodes
+            following = lower(nodes[number + 1 :], follow)
+            guarded = following.nodes
             for label in sorted(lowered.pending):
                 guarded = [Branch(_flag(label), [], guarded, 0)] if guarded else []
             out.nodes.extend(guarded)
-            out.flags |= rest.flags
-            out.pending |= (lowered.pending | rest.pending) - follow
+            out.flags |= following.flags
+            out.pending |= (lowered.pending | following.pending) - follow
             return out
         out.pending |= lowered.pending
     return out
@@ -401,12 +401,12 @@ def _names(labels: set[Label]) -> list[str]:
 
 def _ended(loop: list[Node], body: _Lowered, exhausted: list[_Raw], follow: frozenset[Label]) -> _Lowered:
     """Return a loop with its else clause, which runs unless a jump has left the loop."""
-    rest = lower(exhausted, follow)
-    guarded = rest.nodes
+    else_nodes = lower(exhausted, follow)
+    guarded = else_nodes.nodes
     for label in sorted(body.pending):
         guarded = [Branch(_flag(label), [], guarded, 0)] if guarded else []
-    pending = (body.pending | rest.pending) - follow
-    return _Lowered([*loop, *guarded], pending, body.flags | rest.flags)
+    pending = (body.pending | else_nodes.pending) - follow
+    return _Lowered([*loop, *guarded], pending, body.flags | else_nodes.flags)
 
 
 def _lower_loop(node: _Loop, follow: frozenset[Label]) -> _Lowered:
@@ -415,7 +415,7 @@ def _lower_loop(node: _Loop, follow: frozenset[Label]) -> _Lowered:
     nodes = node.nodes
     if nodes and isinstance(nodes[0], Run):
         test, nodes = nodes[0].instructions, nodes[1:]
-    is_plain = all(one.target.startswith("$") for one in test)
+    is_plain = all(instruction.target.startswith("$") for instruction in test)
     if is_plain and len(nodes) == 1 and isinstance(nodes[0], _If):
         branch = nodes[0]
         for arm, other, negated in (
@@ -527,8 +527,8 @@ def _count(nodes: Sequence[Node], counts: Counter[str]) -> None:
     """Count at how many places names are read."""
     for node in nodes:
         if isinstance(node, Run | WhileLoop):
-            for one in node.instructions if isinstance(node, Run) else node.test:
-                counts.update(one.names)
+            for instruction in node.instructions if isinstance(node, Run) else node.test:
+                counts.update(instruction.names)
         if isinstance(node, Raise | Branch | WhileLoop):
             counts[node.name] += 1
         if isinstance(node, Branch):

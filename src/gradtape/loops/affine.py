@@ -140,36 +140,36 @@ class Affine:
     def __floordiv__(self, divisor: int) -> Position:
         if divisor == 1:
             return self
-        whole, rest = self._split(divisor)
-        if isinstance(rest, int):
-            return whole
-        if rest.low // divisor == rest.high // divisor:
-            return whole + rest.low // divisor
-        atom = Quotient(rest, divisor, rest.low // divisor, rest.high // divisor)
-        return affine(atom) + whole
+        quotient, remainder = self._split(divisor)
+        if isinstance(remainder, int):
+            return quotient
+        if remainder.low // divisor == remainder.high // divisor:
+            return quotient + remainder.low // divisor
+        atom = Quotient(remainder, divisor, remainder.low // divisor, remainder.high // divisor)
+        return affine(atom) + quotient
 
     def __mod__(self, divisor: int) -> Position:
         if divisor == 1:
             return 0
-        _, rest = self._split(divisor)
-        if isinstance(rest, int):
-            return rest
-        if rest.low // divisor == rest.high // divisor:
-            return rest - rest.low // divisor * divisor
-        return affine(Remainder(rest, divisor, 0, divisor - 1))
+        _, remainder = self._split(divisor)
+        if isinstance(remainder, int):
+            return remainder
+        if remainder.low // divisor == remainder.high // divisor:
+            return remainder - remainder.low // divisor * divisor
+        return affine(Remainder(remainder, divisor, 0, divisor - 1))
 
     def _split(self, divisor: int) -> tuple[Position, Position]:
         """Return (q, r) with ``self == q * divisor + r`` and r as small as the terms allow."""
         quotient: dict[Atom, int] = {}
-        rest: dict[Atom, int] = {}
+        remainder: dict[Atom, int] = {}
         for atom, factor in self.terms.items():
             count, left = divmod(factor, divisor)
             if left == 0:
                 quotient[atom] = count
             else:
-                rest[atom] = factor
+                remainder[atom] = factor
         count, offset = divmod(self.offset, divisor)
-        return _made(quotient, count), _made(rest, offset)
+        return _made(quotient, count), _made(remainder, offset)
 
     def substitute(self, values: dict[Atom, Position]) -> Position:
         """Return the expression with atoms replaced, inside quotients and remainders too."""
@@ -183,13 +183,13 @@ class Affine:
 
     def variables(self) -> set[Var]:
         """Return the variables that it depends on."""
-        found: set[Var] = set()
+        variables: set[Var] = set()
         for atom in self.terms:
             if isinstance(atom, Var):
-                found.add(atom)
+                variables.add(atom)
             else:
-                found |= atom.whole.variables()
-        return found
+                variables |= atom.whole.variables()
+        return variables
 
     def __str__(self) -> str:
         text = ""
@@ -234,8 +234,10 @@ def flat(index: tuple[Position, ...], shape: tuple[int, ...]) -> Position:
     """Return the position in a flat buffer of an index into a shape, in row-major order."""
     address: Position = 0
     for position, extent in zip(index, shape, strict=True):
-        whole = _divided(position, extent)
-        address = whole if whole is not None and address == whole // extent else address * extent + position
+        merged = _divided(position, extent)
+        address = (
+            merged if merged is not None and address == merged // extent else address * extent + position
+        )
     return address
 
 
@@ -255,7 +257,7 @@ def _made(terms: dict[Atom, int], offset: int) -> Position:
 def _substitute_atom(atom: Atom, values: dict[Atom, Position]) -> Position:
     if isinstance(atom, Var):
         return affine(atom)
-    whole = atom.whole.substitute(values)
+    substituted = atom.whole.substitute(values)
     if isinstance(atom, Clamped):
-        return clamp(whole, atom.low, atom.high)
-    return whole // atom.divisor if isinstance(atom, Quotient) else whole % atom.divisor
+        return clamp(substituted, atom.low, atom.high)
+    return substituted // atom.divisor if isinstance(atom, Quotient) else substituted % atom.divisor

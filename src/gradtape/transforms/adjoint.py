@@ -38,7 +38,7 @@ def adjoint(
     starts: Sequence[Value],
     cotangents: Sequence[Value | None],
     tag: TraceTag,
-    what: str,
+    description: str,
 ) -> list[Value | None]:
     """Pull cotangents back through nodes that must be linear.
 
@@ -65,35 +65,35 @@ def adjoint(
     NotDifferentiableError
         Where the outputs are not linear in `starts`.
     """
-    given = [
+    output_pairs = [
         (output, Cotangent(cotangent))
         for output, cotangent in zip(outputs, cotangents, strict=True)
         if output is not None and cotangent is not None
     ]
-    if any(tag not in output.tags and not _is_zero(output) for output, _ in given):
+    if any(tag not in output.tags and not _is_zero(output) for output, _ in output_pairs):
         raise NotDifferentiableError(
-            f"{what}: part of its result is a constant other than zero",
+            f"{description}: part of its result is a constant other than zero",
             where=here.site,
             why=WHY,
             remedy=REMEDY,
         )
-    pairs = [(output, cotangent) for output, cotangent in given if tag in output.tags]
+    pairs = [(output, cotangent) for output, cotangent in output_pairs if tag in output.tags]
     nodes, _ = extract([output for output, _ in pairs], starts, lambda value: tag not in value.tags, carried)
     for node in nodes:
         if not _is_linear(node, [tag in operand.tags for operand in node.inputs]):
-            raise _not_linear(what, node)
-    found = pull_linear(pairs, starts, tag)
-    pulled = [found.get(start) for start in starts]
+            raise _not_linear(description, node)
+    pulled_by_value = pull_linear(pairs, starts, tag)
+    pulled = [pulled_by_value.get(start) for start in starts]
     result = [None if cotangent is None else cotangent.applied() for cotangent in pulled]
     # The transpose of a linear map does not depend on where it is taken.
     if any(value is not None and tag in value.tags for value in result):
-        raise _not_linear(what, nodes[-1])
+        raise _not_linear(description, nodes[-1])
     return result
 
 
-def _not_linear(what: str, node: Node) -> NotDifferentiableError:
+def _not_linear(description: str, node: Node) -> NotDifferentiableError:
     return NotDifferentiableError(
-        f"{what}: {node.op.name} is not linear there",
+        f"{description}: {node.op.name} is not linear there",
         where=node.site,
         why=WHY,
         remedy=REMEDY,
@@ -143,17 +143,17 @@ def are_linear(node: Node, flags: Sequence[bool]) -> bool:
     started = _flagged(body_inputs, moving[len(moving) - len(body_inputs) :])
     linear = set(started)
     while True:  # terminates: each round but the last finds another linear carry
-        found = _linear_in(draft.nodes(), linear)
-        if found is None or draft.test in found:
+        linear_values = _linear_in(draft.nodes(), linear)
+        if linear_values is None or draft.test in linear_values:
             return False
-        newly_linear = {carry.inner for carry in draft.carries if carry.next_carry in found} - linear
+        newly_linear = {carry.inner for carry in draft.carries if carry.next_carry in linear_values} - linear
         if not newly_linear:
             break
         linear |= newly_linear
     # A carry that begins or goes on with something else than zero is affine.
     return all(
         (carry.inner in started or _is_zero(carry.init))
-        and (carry.next_carry in found or _is_zero(carry.next_carry))
+        and (carry.next_carry in linear_values or _is_zero(carry.next_carry))
         for carry in draft.carries
         if carry.inner in linear
     )
@@ -165,14 +165,14 @@ def _flagged(values: Sequence[Value], flags: Sequence[bool]) -> set[Value]:
 
 def _linear_in(nodes: Sequence[Node], linear: set[Value]) -> set[Value] | None:
     """Return what depends on linear values; None where something does not do so linearly."""
-    found = set(linear)
+    linear_values = set(linear)
     for node in nodes:
-        flags = [operand in found for operand in node.inputs]
+        flags = [operand in linear_values for operand in node.inputs]
         if any(flags):
             if not _is_linear(node, flags):
                 return None
-            found.update(node.outs)
-    return found
+            linear_values.update(node.outs)
+    return linear_values
 
 
 def _is_linear_row(node: Node, op: Elementwise, flags: Sequence[bool]) -> bool:

@@ -40,27 +40,27 @@ def row_axis(target: Value, source: Value, stop: Callable[[Value], bool]) -> int
     int or None
         None where `target` does not depend on `source`, `UNKNOWN` where the rows may mix.
     """
-    found: dict[Value, int] = {source: 0}
+    axis_by_value: dict[Value, int] = {source: 0}
     nodes, _ = extract(
         [target], [source], stop=lambda value: (stop(value) and value is not source) or value.node is None
     )
     rows = source.shape[0]
     for node in nodes:
-        axes = [found.get(operand) for operand in node.inputs]
-        known = {axis for axis in axes if axis is not None}
-        if not known:
+        axes = [axis_by_value.get(operand) for operand in node.inputs]
+        known_axes = {axis for axis in axes if axis is not None}
+        if not known_axes:
             continue
         rule = next((rule for kind, rule in RULES if isinstance(node.op, kind)), None)
-        axis = UNKNOWN if rule is None or UNKNOWN in known else rule(node, axes, rows)
+        axis = UNKNOWN if rule is None or UNKNOWN in known_axes else rule(node, axes, rows)
         for out in node.outs:
-            found[out] = axis
-    return found.get(target)
+            axis_by_value[out] = axis
+    return axis_by_value.get(target)
 
 
 def _agreed(axes: Axes) -> int:
     """Return the axis that all operands agree on."""
-    known = {axis for axis in axes if axis is not None}
-    return known.pop() if len(known) == 1 else UNKNOWN
+    known_axes = {axis for axis in axes if axis is not None}
+    return known_axes.pop() if len(known_axes) == 1 else UNKNOWN
 
 
 def _elementwise(node: Node, axes: Axes, rows: int) -> int:
@@ -89,16 +89,16 @@ def _gather(node: Node, axes: Axes, rows: int) -> int:
 
 def _counting_axis(index: Value, rows: int) -> int:
     """Return the axis along which an index array is ``arange(rows)``; UNKNOWN where there is none for certain."""
-    places: Sequence[int] = range(index.ndim)
+    axes_in_result: Sequence[int] = range(index.ndim)
     while index.node is not None and index.node.op is expand_row:
-        places = [places[axis] for axis in index.node.params["axes"]]
+        axes_in_result = [axes_in_result[axis] for axis in index.node.params["axes"]]
         index = index.node.inputs[0]
     if index.data is None or index.tags:  # a tagged value has other numbers in another call
         return UNKNOWN
     for axis, extent in enumerate(index.shape):
         counted = np.arange(rows).reshape(-1, *[1] * (index.ndim - axis - 1))
         if extent == rows and np.all(index.data == counted):
-            return places[axis]
+            return axes_in_result[axis]
     return UNKNOWN
 
 
@@ -113,16 +113,23 @@ def _accumulate(node: Node, axes: Axes, rows: int) -> int:
         if not leading:
             return _agreed((base, None if v is None else v - rank + len(indices)))
         a = leading.pop()
-        place = next((k for k, index in enumerate(indices) if _counting_axis(index, rows) == a), UNKNOWN)
-        is_separate = not leading and v in (None, a) and place != UNKNOWN and node.out.shape[place] == rows
-        return _agreed((base, place)) if is_separate else UNKNOWN
+        counting_axis = next(
+            (k for k, index in enumerate(indices) if _counting_axis(index, rows) == a), UNKNOWN
+        )
+        is_separate = (
+            not leading
+            and v in (None, a)
+            and counting_axis != UNKNOWN
+            and node.out.shape[counting_axis] == rows
+        )
+        return _agreed((base, counting_axis)) if is_separate else UNKNOWN
     axis = _agreed((base, v))
     if axis == UNKNOWN:
         return UNKNOWN
-    whole = (
+    is_whole = (
         node.inputs[1].shape[axis] == rows and params["starts"][axis] == 0 and params["strides"][axis] == 1
     )
-    return axis if whole else UNKNOWN
+    return axis if is_whole else UNKNOWN
 
 
 def _reduction(node: Node, axes: Axes, rows: int) -> int:

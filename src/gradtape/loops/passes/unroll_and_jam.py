@@ -34,9 +34,9 @@ def _inside(loop: For, program: LoopProgram, scratch: list[Buffer]) -> For:
     """Return a loop with the loops in it jammed; the same one where there is none."""
     if loop.lanes:
         return loop
-    found = _jammed(loop, program, scratch)
-    if found is not None:
-        return found
+    jammed = _jammed(loop, program, scratch)
+    if jammed is not None:
+        return jammed
     body = [_inside(s, program, scratch) if isinstance(s, For) else s for s in loop.body]
     if all(new is old for new, old in zip(body, loop.body, strict=True)):
         return loop
@@ -45,26 +45,26 @@ def _inside(loop: For, program: LoopProgram, scratch: list[Buffer]) -> For:
 
 def _jammed(loop: For, program: LoopProgram, scratch: list[Buffer]) -> For | None:
     """Return a loop that makes its iterations in pairs: what stands before the nest, the nest, and what stands behind, each for both."""
-    nests = [place for place, s in enumerate(loop.body) if isinstance(s, For) and not s.lanes]
+    nests = [nest_position for nest_position, s in enumerate(loop.body) if isinstance(s, For) and not s.lanes]
     if len(nests) != 1 or loop.trip_count % JAM or loop.var.low or loop.private is not None or loop.initial:
         return None
-    (place,) = nests
-    nest = loop.body[place]
+    (nest_position,) = nests
+    nest = loop.body[nest_position]
     assert isinstance(nest, For)
-    before, after = loop.body[:place], loop.body[place + 1 :]
+    before, after = loop.body[:nest_position], loop.body[nest_position + 1 :]
     if not all(isinstance(s, For | Load | Compute | Store) for s in walk(loop.body)) or not _shares(
         loop, nest
     ):
         return None
-    own = _own(loop, touched_outside(program, [loop]))
-    if not _independent(loop, [before, [nest], after], own):
+    own_buffers = _own(loop, touched_outside(program, [loop]))
+    if not _independent(loop, [before, [nest], after], own_buffers):
         return None
     rows = Var(f"{loop.var.name}_rows", 0, loop.trip_count // JAM - 1)
     column = Var(f"{nest.var.name}_both", nest.var.low, nest.var.high)
     copiers: list[Copier] = []
     for number in range(JAM):
         moved: dict[Buffer, Place] = {}
-        for buffer in own if number else ():
+        for buffer in own_buffers if number else ():
             copy = Buffer(f"{buffer.name}_row{number}", buffer.dtype, buffer.size, buffer.role)
             scratch.append(copy)
             moved[buffer] = (copy, 0)
@@ -91,7 +91,7 @@ def _shares(loop: For, nest: For) -> bool:
 
 def _own(loop: For, elsewhere: set[Buffer]) -> list[Buffer]:
     """Return the scratch that each iteration fills before it reads it."""
-    own: list[Buffer] = []
+    own_buffers: list[Buffer] = []
     met: set[Buffer] = set()
     for statement in loop.body:
         inside = [statement, *walk([statement])]
@@ -111,24 +111,24 @@ def _own(loop: For, elsewhere: set[Buffer]) -> list[Buffer]:
                 and buffer.role == "scratch"
                 and buffer not in elsewhere
             ):
-                own.append(buffer)
-    return own
+                own_buffers.append(buffer)
+    return own_buffers
 
 
-def _independent(loop: For, sections: list[list[Statement]], own: list[Buffer]) -> bool:
+def _independent(loop: For, sections: list[list[Statement]], own_buffers: list[Buffer]) -> bool:
     """Whether the statements of an iteration may run before those of the one before it that stand further on."""
     accesses: dict[Buffer, list[tuple[int, Load | Store]]] = {}
     for number, section in enumerate(sections):
         for statement in walk(section):
-            if isinstance(statement, Load | Store) and statement.buffer not in own:
+            if isinstance(statement, Load | Store) and statement.buffer not in own_buffers:
                 accesses.setdefault(statement.buffer, []).append((number, statement))
-    for found in accesses.values():
-        if not any(isinstance(access, Store) for _, access in found):
+    for buffer_accesses in accesses.values():
+        if not any(isinstance(access, Store) for _, access in buffer_accesses):
             continue
-        numbers = {number for number, _ in found}
+        numbers = {number for number, _ in buffer_accesses}
         if len(numbers) == 1 and numbers != {1}:
             continue  # in the order in which they were
-        if not _apart(loop, [access.index for _, access in found]):
+        if not _apart(loop, [access.index for _, access in buffer_accesses]):
             return False
     return True
 
@@ -145,12 +145,12 @@ def _apart(loop: For, positions: list[Position]) -> bool:
             return False
         factors.add(position.terms.get(loop.var, 0))
         outer.add(frozenset((a, n) for a, n in position.terms.items() if a not in inside and a != loop.var))
-        rest: Position = position.offset
+        remainder: Position = position.offset
         for atom, factor in position.terms.items():
             if atom in inside:
                 assert isinstance(atom, Var)
-                rest = rest + affine(atom) * factor
-        low, high = interval(rest)
+                remainder = remainder + affine(atom) * factor
+        low, high = interval(remainder)
         lows.append(low)
         highs.append(high)
     if len(factors) != 1 or len(outer) != 1:

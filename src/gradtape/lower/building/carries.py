@@ -80,8 +80,8 @@ class BodyBindings:
 
     def bind_element(self, buffer: Buffer, value: Value, iteration: Position) -> None:
         """Let a body read this iteration's element of an array."""
-        whole, start = self._builder.place_of(value)
-        self._moved[buffer] = (whole, start + iteration * buffer.size)
+        buffer_of_array, start = self._builder.place_of(value)
+        self._moved[buffer] = (buffer_of_array, start + iteration * buffer.size)
 
     def bind_inputs(self, carries: Sequence[LoopCarry], buffers: Sequence[Buffer]) -> None:
         """Let a body read the carries."""
@@ -197,12 +197,12 @@ def begin_swapped_carries(
         odd = None
     first, second = homes[::-1] if odd else homes
     current, following = [Buffer(builder.fresh("p"), dtype, size, "pair") for _ in range(2)]
-    landing = aside = None
+    landing = spare = None
     if odd is None and storages[1].buffer is not None:
-        landing, aside = (first, 0), (builder.new_scratch(dtype, size), 0)
+        landing, spare = (first, 0), (builder.new_scratch(dtype, size), 0)
     elif odd is None and storages[0].buffer is not None:
         landing = (first, 0)
-    pair = DoubleBuffer(current, following, (first, 0), (second, 0), landing, aside, 2)
+    pair = DoubleBuffer(current, following, (first, 0), (second, 0), landing, spare, 2)
     for target, initial, is_there in zip((first, second), initials, begins, strict=True):
         if not is_there:
             _emit_copy(builder, target, initial)
@@ -226,17 +226,17 @@ def swapped_carries(body: Graph, first: int, live: Sequence[int]) -> dict[int, i
     """
     carries = {body.inputs[first + k]: k for k in live}
     following = dict(zip(live, body.outputs, strict=False))
-    found: dict[int, int] = {}
+    pairs: dict[int, int] = {}
     for k, value in following.items():
         other = carries.get(value)
-        if other is None or other == k or {k, other} & {*found, *found.values()}:
+        if other is None or other == k or {k, other} & {*pairs, *pairs.values()}:
             continue
-        own = body.inputs[first + k]
-        nbytes = own.size * own.dtype.itemsize
-        alike = (own.shape, own.dtype) == (value.shape, value.dtype)
+        carry = body.inputs[first + k]
+        nbytes = carry.size * carry.dtype.itemsize
+        alike = (carry.shape, carry.dtype) == (value.shape, value.dtype)
         if alike and nbytes > SMALL and following[other] not in body.inputs:
-            found[k] = other
-    return found
+            pairs[k] = other
+    return pairs
 
 
 def _emit_copy(builder: ElementBuilder, buffer: Buffer, value: Value) -> None:
@@ -254,20 +254,20 @@ def _emit_copy(builder: ElementBuilder, buffer: Buffer, value: Value) -> None:
 
 def load_carries(builder: ElementBuilder, carries: Sequence[LoopCarry]) -> list[Statement]:
     """Return what loads the carries at the beginning of an iteration."""
-    made: list[Statement] = []
+    statements: list[Statement] = []
     for carry in carries:
         if carry.register is not None and carry.loaded is not None:
-            made.append(Compute(carry.loaded, "identity", None, (carry.register,)))
+            statements.append(Compute(carry.loaded, "identity", None, (carry.register,)))
         elif carry.copied and carry.current is not None and carry.following is not None:
             (source, _), (target, _) = carry.following, carry.current
             var = Var(builder.fresh("i_"), 0, source.size - 1)
-            one = Register(builder.fresh("t"), source.dtype)
-            made.append(
-                For(var, [Load(one, source, affine(var)), Store(target, affine(var), one)])
+            element = Register(builder.fresh("t"), source.dtype)
+            statements.append(
+                For(var, [Load(element, source, affine(var)), Store(target, affine(var), element)])
                 if source.size
-                else Compute(one, "identity", None, (Index(0),))
+                else Compute(element, "identity", None, (Index(0),))
             )
-    return made
+    return statements
 
 
 def store_carries(

@@ -114,10 +114,10 @@ class _LoweredLoop:
         """Return what an iteration does, once the carries are loaded, and the numbers that it makes besides."""
         bindings = self.bindings(builder, iteration, self.body.inputs)
         count = len(self.live)
-        more = count + len(self.stacked)
-        following, besides = self.body.outputs[:count], self.body.outputs[more:]
+        count_with_stacks = count + len(self.stacked)
+        following, besides = self.body.outputs[:count], self.body.outputs[count_with_stacks:]
         bindings.bind_outputs(self.live, following)
-        for buffer, result in zip(self.body.outputs[count:more], self.stacked, strict=True):
+        for buffer, result in zip(self.body.outputs[count:count_with_stacks], self.stacked, strict=True):
             bindings.bind_result(buffer, result, iteration)
         for buffer in besides:
             bindings.want_number(buffer)
@@ -165,8 +165,10 @@ def _lowered_loop(
     results = _results(builder, nest)[:count]
     read = [result for result in stacked if storage[result].buffer is not None]
     if len(read) < len(stacked) or besides:
-        kept = [out for out, result in zip(body.outputs[count:], stacked, strict=True) if result in read]
-        outputs = [*body.outputs[:count], *kept, *besides]
+        kept_outputs = [
+            out for out, result in zip(body.outputs[count:], stacked, strict=True) if result in read
+        ]
+        outputs = [*body.outputs[:count], *kept_outputs, *besides]
         nodes, _ = extract(outputs, body.inputs)
         body = Graph(body.inputs, nodes, outputs, body.name)
     live = list(range(count))
@@ -177,14 +179,14 @@ def _lowered_loop(
         body = Graph(body.inputs, body.nodes, outputs, body.name)
     lowered, live, swapped = _lowered_body(builder, body, 1 + consts, live)
     initial = inputs[consts : consts + count]
-    found: dict[int, LoopCarry] = {}
+    begun: dict[int, LoopCarry] = {}
     for other, k in swapped.items():
-        found[k], found[other] = begin_swapped_carries(
+        begun[k], begun[other] = begin_swapped_carries(
             builder, (results[k], results[other]), (initial[k], initial[other]), odd
         )
     carries = [
-        found[k]
-        if k in found
+        begun[k]
+        if k in begun
         else begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
         if k in live
         else LoopCarry(result)
@@ -229,17 +231,17 @@ def _lowered_body(
     while swapped:  # terminates: each round but the last leaves a swap out
         positions = [position for position, k in enumerate(live) if k not in swapped]
         outputs = [body.outputs[position] for position in positions] + list(body.outputs[len(live) :])
-        made = [live[position] for position in positions]
+        changed_positions = [live[position] for position in positions]
         memory = {k: other for other, k in swapped.items()}
         carried = {
             first + memory.get(k, k): position
-            for position, k in enumerate(made)
+            for position, k in enumerate(changed_positions)
             if outputs[position].shape != ()
         }
         exchanging = builder.lower_body(Graph(body.inputs, body.nodes, outputs, body.name), carried)
         left = {other: k for other, k in swapped.items() if first + other in exchanging.in_place}
         if len(left) == len(swapped):
-            return exchanging, made, swapped
+            return exchanging, changed_positions, swapped
         swapped = left
     return lowered, list(live), {}
 
@@ -261,7 +263,7 @@ def _explain(builder: ElementBuilder, nest: LoopNest, trips: str, loop: _Lowered
     assert nest.node is not None
     body: Graph = nest.node.params["body"]
     first = 1 + len(loop.consts)
-    kept: dict[str, list[str]] = {}
+    names_by_place: dict[str, list[str]] = {}
     for position, carry in enumerate(loop.carries):
         if carry not in loop.live and carry.current is None:
             continue
@@ -274,8 +276,8 @@ def _explain(builder: ElementBuilder, nest: LoopNest, trips: str, loop: _Lowered
             where = "two buffers that are swapped"
         elif carry.copied:
             where = "memory, copied in each iteration"
-        kept.setdefault(where, []).append(name)
-    carries = "; ".join(f"carries in {where}: {', '.join(names)}" for where, names in kept.items())
+        names_by_place.setdefault(where, []).append(name)
+    carries = "; ".join(f"carries in {where}: {', '.join(names)}" for where, names in names_by_place.items())
     count = len(loop.stacked)
     stacked = f"stacks {count} results of each iteration" if count else "stacks no results"
     builder.notes.append(f"loop over {trips}: {carries or 'carries nothing'}; {stacked}")
@@ -456,11 +458,11 @@ def _computed_aside(builder: ElementBuilder, bindings: BodyBindings, buffer: Buf
     """Let a branch make a result that replaces an operand which it still reads; return the copy of it."""
     memory = builder.plan.storage[result].buffer
     assert memory is not None
-    aside = builder.new_scratch(result.value.dtype, result.value.size)
-    bindings.bind_memory(buffer, (aside, 0))
-    var = Var(builder.fresh("i_"), 0, max(aside.size, 1) - 1)
-    one = Register(builder.fresh("t"), aside.dtype)
-    return For(var, [Load(one, aside, affine(var)), Store(memory, affine(var), one)])
+    copy = builder.new_scratch(result.value.dtype, result.value.size)
+    bindings.bind_memory(buffer, (copy, 0))
+    var = Var(builder.fresh("i_"), 0, max(copy.size, 1) - 1)
+    element = Register(builder.fresh("t"), copy.dtype)
+    return For(var, [Load(element, copy, affine(var)), Store(memory, affine(var), element)])
 
 
 _EMITTERS: Final[dict[type[Op], Callable[[ElementBuilder, LoopNest], None]]] = {

@@ -18,17 +18,17 @@ from gradtape.ops.core.shape import pad
 from gradtape.ops.numpy.arrays.shape import cut
 
 
-def _reflected(places: NDArray, n: int) -> NDArray:
+def _reflected(positions: NDArray, n: int) -> NDArray:
     """(d c b a | a b c d | d c b a)"""
-    folded = places % (2 * n)
+    folded = positions % (2 * n)
     return np.where(folded < n, folded, 2 * n - 1 - folded)
 
 
-def _mirrored(places: NDArray, n: int) -> NDArray:
+def _mirrored(positions: NDArray, n: int) -> NDArray:
     """(d c b | a b c d | c b a)"""
     if n == 1:
-        return np.zeros_like(places)
-    folded = places % (2 * n - 2)
+        return np.zeros_like(positions)
+    folded = positions % (2 * n - 2)
     return np.where(folded < n, folded, 2 * n - 2 - folded)
 
 
@@ -36,9 +36,9 @@ SOURCES: Final[dict[str, Callable[[NDArray, int], NDArray]]] = {
     "reflect": _reflected,
     "grid-mirror": _reflected,
     "mirror": _mirrored,
-    "nearest": lambda places, n: np.clip(places, 0, n - 1),
-    "wrap": lambda places, n: places % n,
-    "grid-wrap": lambda places, n: places % n,
+    "nearest": lambda positions, n: np.clip(positions, 0, n - 1),
+    "wrap": lambda positions, n: positions % n,
+    "grid-wrap": lambda positions, n: positions % n,
 }
 """For each mode of `scipy.ndimage`, which element stands at a place outside."""
 
@@ -50,8 +50,8 @@ def extended(x: Value, axis: int, before: int, after: int, mode: str, cval: Any 
     if not before and not after:
         return x
     n = x.shape[axis]
-    places = [np.arange(-before, 0), np.arange(n, n + after)]
-    first, last = (picked(x, axis, SOURCES[mode](side, n)) for side in places)
+    sides = [np.arange(-before, 0), np.arange(n, n + after)]
+    first, last = (picked(x, axis, SOURCES[mode](side, n)) for side in sides)
     return join([*first, x, *last], axis)
 
 
@@ -70,16 +70,16 @@ def with_constants(x: Value, axis: int, before: int, after: int, constant: Any) 
     return join([*sides[0], x, *sides[1]], axis)
 
 
-def picked(x: Value, axis: int, places: NDArray) -> list[Value]:
+def picked(x: Value, axis: int, positions: NDArray) -> list[Value]:
     """Return elements along an axis, in pieces whose places are consecutive, backwards or forwards."""
     pieces: list[Value] = []
     start = 0
-    while start < len(places):
-        step = int(places[start + 1] - places[start]) if start + 1 < len(places) else 1
+    while start < len(positions):
+        step = int(positions[start + 1] - positions[start]) if start + 1 < len(positions) else 1
         stop = start + 1
-        while stop < len(places) and places[stop] - places[stop - 1] == step and abs(step) <= 1:
+        while stop < len(positions) and positions[stop] - positions[stop - 1] == step and abs(step) <= 1:
             stop += 1
-        pieces.append(_run(x, axis, int(places[start]), step, stop - start))
+        pieces.append(_run(x, axis, int(positions[start]), step, stop - start))
         start = stop
     return pieces
 

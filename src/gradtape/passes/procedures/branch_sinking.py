@@ -97,12 +97,12 @@ class _Sinking(BlockPass):
         """Return the body of a loop; costly terms that are added under a condition are computed under it, where no vectors are possible."""
         if any(isinstance(s, For | While) for s in walk(body)) or not is_sequential(loop):
             return body
-        found: list[Statement] = []
+        sunk: list[Statement] = []
         for statement in body:
             branch = self._lazy(statement, body) if isinstance(statement, Assign) else None
             self.count += branch is not None
-            found.append(statement if branch is None else branch)
-        return found
+            sunk.append(statement if branch is None else branch)
+        return sunk
 
     def _lazy(self, statement: Assign, body: Sequence[Statement]) -> If | None:
         """Return ``s += x if condition else 0`` as a branch, if nothing else needs what is costly in `x`."""
@@ -129,17 +129,17 @@ class _Sinking(BlockPass):
         self, before: Sequence[Statement], branch: If, after: Sequence[Statement]
     ) -> list[Statement] | None:
         """Return a branch with the statements moved into it, and those that stay after it; None if nothing is moved."""
-        for is_first, own, other in (
+        for is_first, branch_body, other in (
             (True, branch.then, branch.otherwise),
             (False, branch.otherwise, branch.then),
         ):
-            zeros = self._zeros(before, own, other, after)
+            zeros = self._zeros(before, branch_body, other, after)
             moved = self._moved(zeros, after) if zeros else []
             if moved and not self._is_better_selected(branch, moved):
-                rest = [s for s in after if s not in moved]
+                unmoved = [s for s in after if s not in moved]
                 then = [*branch.then, *moved] if is_first else branch.then
                 otherwise = branch.otherwise if is_first else [*branch.otherwise, *moved]
-                return [If(branch.condition, then, otherwise), *rest]
+                return [If(branch.condition, then, otherwise), *unmoved]
         return None
 
     def _is_better_selected(self, branch: If, moved: Sequence[Statement]) -> bool:
@@ -151,12 +151,12 @@ class _Sinking(BlockPass):
     def _zeros(
         self,
         before: Sequence[Statement],
-        own: Sequence[Statement],
+        branch_body: Sequence[Statement],
         other: Sequence[Statement],
         after: Sequence[Statement],
     ) -> set[Value]:
-        """Return the leaves behind a branch that are zero unless `own` has run."""
-        changed = assigned(own) - assigned([*other, *after])
+        """Return the leaves behind a branch that are zero unless `branch_body` has run."""
+        changed = assigned(branch_body) - assigned([*other, *after])
         zeros: set[Variable] = set()
         for statement in before:
             for variable in assigned([statement]):
@@ -179,9 +179,9 @@ class _Sinking(BlockPass):
             if not isinstance(value, Value) or value not in self._sums:
                 continue
             if all(_vanishes(term, zeros) for term in unsummed(value, self._sums)[1]):
-                held = makers.get(unsummed(value, self._sums)[0])
-                if held is not None and self._uses[held.out] == 1:
-                    moved |= {statement, held}
+                load = makers.get(unsummed(value, self._sums)[0])
+                if load is not None and self._uses[load.out] == 1:
+                    moved |= {statement, load}
         if not moved:
             return []
         used = Counter([leaf for s in moved for leaf in leaves_of(s)])
@@ -190,22 +190,22 @@ class _Sinking(BlockPass):
             return self._moved(zeros - elsewhere, after) if zeros > elsewhere else []
         moved.update([s for s in after if isinstance(s, Read) and s.out in zeros])
         stays = [s for s in after if s not in moved]
-        own = {x for s in walk(stays) for x in s.defines()}
+        defined = {x for s in walk(stays) for x in s.defines()}
         touched = _touched(stays)
         for statement in moved:
-            if not own.isdisjoint(leaves_of(statement)) or not touched.isdisjoint(_touched([statement])):
+            if not defined.isdisjoint(leaves_of(statement)) or not touched.isdisjoint(_touched([statement])):
                 return []
         return [s for s in after if s in moved]
 
 
 def _touched(statements: Sequence[Statement]) -> set[Memory | Variable]:
     """Return the memories and variables that statements use, with the blocks in them."""
-    found: set[Memory | Variable] = set()
+    touched: set[Memory | Variable] = set()
     for s in walk(statements):
         if isinstance(s, Read | Assign):
-            found.add(s.variable)
-        found.update([x.memory for x in s.uses() if isinstance(x, Pointer)])
-    return found
+            touched.add(s.variable)
+        touched.update([x.memory for x in s.uses() if isinstance(x, Pointer)])
+    return touched
 
 
 def _is_zero(value: Content) -> bool:

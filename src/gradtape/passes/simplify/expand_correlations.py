@@ -50,8 +50,8 @@ def _expand(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
 def _over_kernel(x: Value, w: Value, shape: Shape, lead: int) -> Value:
     """Write out the sum over the kernel."""
     terms = [
-        multiply(_part(x, place, shape, lead), _weight(w, place, shape, lead))
-        for place in product(*map(range, w.shape[lead:]))
+        multiply(_part(x, offsets, shape, lead), _weight(w, offsets, shape, lead))
+        for offsets in product(*map(range, w.shape[lead:]))
     ]
     return reduce(add, terms)
 
@@ -60,20 +60,20 @@ def _over_result(x: Value, w: Value, shape: Shape, lead: int) -> Value:
     """Write out the elements of the result, sums over the kernel."""
     axes = tuple(range(lead, x.ndim))
     sums = [
-        reduce_sum(multiply(_part(x, place, w.shape, lead), w), axes=axes)
-        for place in product(*map(range, shape[lead:]))
+        reduce_sum(multiply(_part(x, offsets, w.shape, lead), w), axes=axes)
+        for offsets in product(*map(range, shape[lead:]))
     ]
     return reshape(sums[0] if len(sums) == 1 else stack(*sums, axis=lead), shape)
 
 
 def _in_parts(x: Value, w: Value, shape: Shape, lead: int) -> Value:
     """Add up the products with parts of the kernel's rows."""
-    whole, rest = divmod(w.shape[-1], PART)
+    full_parts, remainder = divmod(w.shape[-1], PART)
     parts = []
-    if whole:
-        parts.append(_rows(x, w, shape, lead, 0, whole, PART))
-    if rest:
-        parts.append(_rows(x, w, shape, lead, whole * PART, 1, rest))
+    if full_parts:
+        parts.append(_rows(x, w, shape, lead, 0, full_parts, PART))
+    if remainder:
+        parts.append(_rows(x, w, shape, lead, full_parts * PART, 1, remainder))
     return reduce(add, parts)
 
 
@@ -82,23 +82,23 @@ def _rows(x: Value, w: Value, shape: Shape, lead: int, first: int, count: int, s
     rank = x.ndim - lead
     extents = (*w.shape[lead:-1], count)
     steps = (*[1] * (rank - 1), size)
-    whole = (*shape[:lead], *extents, *shape[lead:])
+    target_shape = (*shape[:lead], *extents, *shape[lead:])
     terms = []
     for k in range(size):
         read = windows(x, extents, steps, shape[lead:], (*[0] * (rank - 1), first + k))
         picked = slice_(
             w, (*[0] * (w.ndim - 1), first + k), (*w.shape[:-1], count), (*[1] * (w.ndim - 1), size)
         )
-        terms.append(multiply(read, expand(picked, whole, tuple(range(w.ndim)))))
+        terms.append(multiply(read, expand(picked, target_shape, tuple(range(w.ndim)))))
     return reduce_sum(reduce(add, terms), axes=tuple(range(lead, x.ndim)))
 
 
-def _part(x: Value, place: Shape, shape: Shape, lead: int) -> Value:
+def _part(x: Value, offsets: Shape, shape: Shape, lead: int) -> Value:
     """Return the part of an array with this shape that begins at a place."""
-    return slice_(x, (*[0] * lead, *place), shape, (1,) * x.ndim)
+    return slice_(x, (*[0] * lead, *offsets), shape, (1,) * x.ndim)
 
 
-def _weight(w: Value, place: Shape, shape: Shape, lead: int) -> Value:
+def _weight(w: Value, offsets: Shape, shape: Shape, lead: int) -> Value:
     """Return an element of the kernel, repeated along the result."""
-    single = slice_(w, (*[0] * lead, *place), (*w.shape[:lead], *[1] * len(place)), (1,) * w.ndim)
+    single = slice_(w, (*[0] * lead, *offsets), (*w.shape[:lead], *[1] * len(offsets)), (1,) * w.ndim)
     return expand(reshape(single, w.shape[:lead]), shape, tuple(range(lead)))

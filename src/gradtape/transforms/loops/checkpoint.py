@@ -54,13 +54,13 @@ def scan_in_chunks(draft: Draft, chunk: int) -> LoopOutputs:
     """Append the same loop as a loop over loops of `chunk` iterations, and one loop for the remaining iterations."""
     length, reverse = draft.params["length"], draft.params["reverse"]
     count = length // chunk
-    whole = count * chunk
+    full_length = count * chunk
     carries = [carry.init for carry in draft.carries]
     # In the order in which they run; the elements of the remainder always come last.
     pieces: list[list[Value]] = []
     for is_remainder in (True, False) if reverse else (False, True):
-        if is_remainder and whole < length:
-            carries, ys = _remainder(draft, carries, whole)
+        if is_remainder and full_length < length:
+            carries, ys = _remainder(draft, carries, full_length)
             pieces.append(ys)
         elif not is_remainder and count:
             carries, ys = _loop_over_chunks(draft, carries, count, chunk)
@@ -89,29 +89,31 @@ def while_in_chunks(draft: Draft) -> LoopOutputs:
     P. Stumm and A. Walther, "New algorithms for optimal online checkpointing", 2010.
     """
     policy, limit = draft.params["policy"], draft.params["limit"]
-    one = literal(1, INT64)
+    unit = literal(1, INT64)
     number = placeholder(draft.index)
     if policy == "sqrt":
         half: Any = floor_divide
-        size = number + one
+        size = number + unit
         first = half(number * size, literal(2, INT64))
     else:
         size, first = literal(policy, INT64), number * literal(policy, INT64)
     outer = Draft(draft.op, {"limit": None, "policy": CARRIES_ONLY}, number)
-    outer.consts = [LoopOperand(given.outer, placeholder(given.inner)) for given in draft.consts]
+    outer.consts = [LoopOperand(old_const.outer, placeholder(old_const.inner)) for old_const in draft.consts]
     entries = [placeholder(carry.inner) for carry in draft.carries]
-    known = {given.inner: const.inner for given, const in zip(draft.consts, outer.consts, strict=True)}
-    known.update({carry.inner: entry for carry, entry in zip(draft.carries, entries, strict=True)})
+    inner_values = {
+        old_const.inner: const.inner for old_const, const in zip(draft.consts, outer.consts, strict=True)
+    }
+    inner_values.update({carry.inner: entry for carry, entry in zip(draft.carries, entries, strict=True)})
     assert draft.test is not None
-    (begins,) = substitute([draft.test], {**known, draft.index: first})
+    (begins,) = substitute([draft.test], {**inner_values, draft.index: first})
     outer.test = begins if limit is None else begins & less(first, literal(limit, INT64))
 
     index, length, base = (placeholder(draft.index) for _ in range(3))
     inner = Draft(draft.op, {"limit": None, "policy": None}, index)
     inner.consts = [
         *[
-            LoopOperand(const.inner, given.inner)
-            for const, given in zip(outer.consts, draft.consts, strict=True)
+            LoopOperand(const.inner, old_const.inner)
+            for const, old_const in zip(outer.consts, draft.consts, strict=True)
         ],
         LoopOperand(size, length),
         LoopOperand(first, base),
@@ -145,21 +147,21 @@ def _loop_over_chunks(
     index = placeholder(draft.index)
     stored = IN_FILE if is_in_file(draft.params["policy"]) else CARRIES_ONLY
     outer = Draft(draft.op, {**draft.params, "length": count, "policy": stored}, index)
-    consts = [LoopOperand(given.outer, placeholder(given.inner)) for given in draft.consts]
+    consts = [LoopOperand(operand.outer, placeholder(operand.inner)) for operand in draft.consts]
     elements = []
-    for given in draft.elements:
-        shape = (count, chunk, *given.inner.shape)
-        stacked = _reshape(_slice_leading(given.outer, 0, count * chunk), shape)
-        elements.append(LoopOperand(stacked, _stacked_placeholder(given.inner, chunk)))
+    for operand in draft.elements:
+        shape = (count, chunk, *operand.inner.shape)
+        stacked = _reshape(_slice_leading(operand.outer, 0, count * chunk), shape)
+        elements.append(LoopOperand(stacked, _stacked_placeholder(operand.inner, chunk)))
     entries = [placeholder(carry.inner) for carry in draft.carries]
     inner = _shifted_body(draft, index * literal(chunk, INT64), chunk)
     inner.consts = [
-        *[LoopOperand(given.inner, old.inner) for given, old in zip(consts, draft.consts, strict=True)],
+        *[LoopOperand(operand.inner, old.inner) for operand, old in zip(consts, draft.consts, strict=True)],
         *inner.consts,
     ]
     inner.carries = [carry._replace(init=entry) for carry, entry in zip(inner.carries, entries, strict=True)]
     inner.elements = [
-        LoopOperand(given.inner, old.inner) for given, old in zip(elements, draft.elements, strict=True)
+        LoopOperand(operand.inner, old.inner) for operand, old in zip(elements, draft.elements, strict=True)
     ]
     chunk_outputs = inner.emit()
     outer.consts, outer.elements = consts, elements
@@ -180,7 +182,7 @@ def _remainder(draft: Draft, inits: list[Value], first: int) -> tuple[list[Value
     loop.consts = [*draft.consts, *loop.consts]
     loop.carries = [carry._replace(init=init) for carry, init in zip(loop.carries, inits, strict=True)]
     loop.elements = [
-        LoopOperand(_slice_leading(given.outer, first, length), given.inner) for given in draft.elements
+        LoopOperand(_slice_leading(operand.outer, first, length), operand.inner) for operand in draft.elements
     ]
     outcome = loop.emit()
     return list(outcome.carries), list(outcome.ys)

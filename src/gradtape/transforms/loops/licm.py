@@ -29,22 +29,22 @@ def selection_operands(draft: Draft, masked: Collection[Value]) -> set[Value]:
     Paths through loop-carried values count. Inside the loop the mask of the selection reaches the cotangents of these values. Outside,
     they would get a plain zero, and an infinite slope would make NaN of it.
     """
-    found = set(masked)
+    selecting = set(masked)
     nodes = draft.nodes()
     while True:  # terminates: each round but the last finds another value
         for node in reversed(nodes):
             if isinstance(node.op, Elementwise):
                 rules = node.op.confine or (None,) * len(node.inputs)
-                reached = not found.isdisjoint(node.outs)
-                found.update(
+                reached = not selecting.isdisjoint(node.outs)
+                selecting.update(
                     value
                     for value, rule in zip(node.inputs, rules, strict=True)
                     if reached or rule is not None
                 )
-        later = {carry.next_carry for carry in draft.carries if carry.inner in found} - found
+        later = {carry.next_carry for carry in draft.carries if carry.inner in selecting} - selecting
         if not later:
-            return found
-        found |= later
+            return selecting
+        selecting |= later
 
 
 def is_selection(node: Node) -> bool:
@@ -72,10 +72,10 @@ def hoisted(draft: Draft, excluded: Collection[Value] = (), *, deriving: bool = 
         safe, guarded = _partition(draft, moved, deriving)
         if not safe and not guarded:
             return None
-        known = {**consts, **dict(zip(safe, emit_substituted(safe, consts), strict=True))}
-        outer = [known[value] for value in safe]
+        emitted = {**consts, **dict(zip(safe, emit_substituted(safe, consts), strict=True))}
+        outer = [emitted[value] for value in safe]
         if guarded:
-            outer += _emit_guarded(draft, guarded, known)
+            outer += _emit_guarded(draft, guarded, emitted)
         moved = [*safe, *guarded]
     changed = draft.with_ys(draft.ys)
     changed.consts = [*draft.consts, *map(LoopOperand, outer, moved)]
@@ -84,8 +84,8 @@ def hoisted(draft: Draft, excluded: Collection[Value] = (), *, deriving: bool = 
 
 def _invariants(draft: Draft, excluded: Collection[Value]) -> list[Value]:
     """Return the values that are the same in each iteration and worth storing."""
-    invariant: set[Value] = {given.inner for given in draft.consts}
-    wanted: dict[Value, None] = {}
+    invariant: set[Value] = {const_inputs.inner for const_inputs in draft.consts}
+    read_values: dict[Value, None] = {}
     for node in draft.nodes():
         stays = isinstance(node.op, Elementwise) and node.out in excluded
         if (
@@ -95,14 +95,14 @@ def _invariants(draft: Draft, excluded: Collection[Value]) -> list[Value]:
         ):
             invariant.update(node.outs)
         else:
-            wanted.update(dict.fromkeys(node.inputs))
-    wanted.update(dict.fromkeys(draft.body_outputs))
-    given = {const.inner for const in draft.consts}
+            read_values.update(dict.fromkeys(node.inputs))
+    read_values.update(dict.fromkeys(draft.body_outputs))
+    const_inputs = {const.inner for const in draft.consts}
     moved: dict[Value, None] = {}
-    pending = [value for value in wanted if value in invariant]
+    pending = [value for value in read_values if value in invariant]
     while pending:
         value = pending.pop(0)
-        if value in given or value.node is None or isinstance(value, Literal):
+        if value in const_inputs or value.node is None or isinstance(value, Literal):
             continue
         if (
             value.node.op in VIEWS
@@ -163,19 +163,27 @@ def _is_cheap(value: Value, body_inputs: Sequence[Value]) -> bool:
     )
 
 
-def _emit_guarded(draft: Draft, wanted: Sequence[Value], known: Mapping[Value, Value]) -> list[Value]:
+def _emit_guarded(
+    draft: Draft, guarded_values: Sequence[Value], emitted: Mapping[Value, Value]
+) -> list[Value]:
     """Append a branch that computes invariants if the loop has an iteration; else they are zeros, which nothing reads."""
     if draft.test is None:
         assert draft.count is not None
         has_iteration = greater(draft.count, literal(0, INT64))
     else:
         inits = {carry.inner: carry.init for carry in draft.carries}
-        (has_iteration,) = emit_substituted([draft.test], {**known, **inits, draft.index: literal(0, INT64)})
-    zeros = [zeros_like(value) for value in wanted]
-    placeholders = list(known)
+        (has_iteration,) = emit_substituted(
+            [draft.test], {**emitted, **inits, draft.index: literal(0, INT64)}
+        )
+    zeros = [zeros_like(value) for value in guarded_values]
+    placeholders = list(emitted)
     index = convert(has_iteration, INT64)
     return list(
         select(
-            draft.op.switch_op(), index, list(known.values()), [placeholders, placeholders], [zeros, wanted]
+            draft.op.switch_op(),
+            index,
+            list(emitted.values()),
+            [placeholders, placeholders],
+            [zeros, guarded_values],
         )
     )

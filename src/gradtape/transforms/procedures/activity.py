@@ -86,19 +86,19 @@ class Activity:
         while True:
             leaves = {leaf for leaf, location in loads(self._statements) if location in locations}
             values = active_values(self._nodes, parameters | leaves)
-            found = {location for value, location in stores(self._statements) if value in values}
+            varying = {location for value, location in stores(self._statements) if value in values}
             for apply in self._applies():
-                given = [
+                input_varies = [
                     (operand.pointer.memory in locations) if isinstance(operand, Span) else operand in values
                     for operand in apply.inputs
                 ]
-                depends = outputs_that_vary(apply.graph, given)
-                found |= {
+                depends = outputs_that_vary(apply.graph, input_varies)
+                varying |= {
                     span.pointer.memory for span, flag in zip(apply.outputs, depends, strict=True) if flag
                 }
-            if found <= locations:
+            if varying <= locations:
                 return locations, values
-            locations |= found
+            locations |= varying
 
     def _useful(self, targets: Collection[Content | Memory]) -> tuple[set[Location], set[Value]]:
         """Return on what the targets depend."""
@@ -106,19 +106,21 @@ class Activity:
         results = {x for x in targets if isinstance(x, Value)}
         while True:
             stored = {value for value, location in stores(self._statements) if location in locations}
-            found: set[Location] = set()
+            useful: set[Location] = set()
             for apply in self._applies():
-                wanted = [span.pointer.memory in locations for span in apply.outputs]
-                for operand, flag in zip(apply.inputs, inputs_that_matter(apply.graph, wanted), strict=True):
+                output_matters = [span.pointer.memory in locations for span in apply.outputs]
+                for operand, flag in zip(
+                    apply.inputs, inputs_that_matter(apply.graph, output_matters), strict=True
+                ):
                     if flag and isinstance(operand, Span):
-                        found.add(operand.pointer.memory)
+                        useful.add(operand.pointer.memory)
                     elif flag and isinstance(operand, Value):
                         stored.add(operand)
             values = useful_values(self._nodes, results | stored)
-            found |= {location for leaf, location in loads(self._statements) if leaf in values}
-            if found <= locations:
+            useful |= {location for leaf, location in loads(self._statements) if leaf in values}
+            if useful <= locations:
                 return locations, values
-            locations |= found
+            locations |= useful
 
     def _applies(self) -> Iterator[Apply]:
         return (statement for statement in self._statements if isinstance(statement, Apply))
@@ -138,13 +140,15 @@ class FiniteValues:
         while True:
             self._finite = {leaf: location not in infinite for leaf, location in loads(statements)}
             self._enter(nodes)
-            found = {location for value, location in stores(statements) if not self.is_finite(value)}
+            with_infinite_values = {
+                location for value, location in stores(statements) if not self.is_finite(value)
+            }
             for apply in statements:
                 if isinstance(apply, Apply) and not self._has_finite_results(apply, infinite):
-                    found |= {span.pointer.memory for span in apply.outputs}
-            if found <= infinite:
+                    with_infinite_values |= {span.pointer.memory for span in apply.outputs}
+            if with_infinite_values <= infinite:
                 return
-            infinite |= found
+            infinite |= with_infinite_values
 
     def is_finite(self, value: Value) -> bool:
         """Return whether a value is finite, of the procedure or computed from its values."""
@@ -178,9 +182,11 @@ def outputs_that_vary(graph: Body, active: Sequence[bool]) -> list[bool]:
     return [output in values and is_inexact(output.dtype) for output in graph.outputs]
 
 
-def inputs_that_matter(graph: Body, wanted: Sequence[bool]) -> list[bool]:
+def inputs_that_matter(graph: Body, output_matters: Sequence[bool]) -> list[bool]:
     """Return on which inputs of a graph the wanted outputs depend by a differentiable path."""
-    values = useful_values(graph.nodes, {x for x, flag in zip(graph.outputs, wanted, strict=True) if flag})
+    values = useful_values(
+        graph.nodes, {x for x, flag in zip(graph.outputs, output_matters, strict=True) if flag}
+    )
     return [x in values and is_inexact(x.dtype) for x in graph.inputs]
 
 

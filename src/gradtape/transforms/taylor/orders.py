@@ -74,17 +74,17 @@ class _Reach:
 
     def add(self, outs: Iterable[Value], is_selected: bool) -> None:
         """Add what is computed from values of these."""
-        made = [out for out in outs if is_inexact(out.dtype)]
-        self.active.update(made)
+        inexact = [out for out in outs if is_inexact(out.dtype)]
+        self.active.update(inexact)
         if is_selected:
-            self.selected.update(made)
+            self.selected.update(inexact)
 
     def inside(self, pairs: Iterable[tuple[Value, Value]]) -> _Reach:
         """Return the reached inputs of a body, from pairs of a value outside and its input."""
         pairs = list(pairs)
         return _Reach(
-            {own for outer, own in pairs if outer in self.active},
-            {own for outer, own in pairs if outer in self.selected},
+            {inner for outer, inner in pairs if outer in self.active},
+            {inner for outer, inner in pairs if outer in self.selected},
         )
 
 
@@ -115,9 +115,9 @@ class _Survey:
             elif isinstance(op, GraphCall):
                 inside = reach.inside(zip(node.inputs, op.graph.inputs, strict=True))
                 self.visit(op.graph.nodes, inside)
-                for out, own in zip(node.outs, op.graph.outputs, strict=True):
-                    if own in inside.active:
-                        reach.add([out], own in inside.selected)
+                for out, inner in zip(node.outs, op.graph.outputs, strict=True):
+                    if inner in inside.active:
+                        reach.add([out], inner in inside.selected)
             elif not isinstance(op, (Elementwise, *_KINDS)):
                 self.is_refused = True
             else:
@@ -131,7 +131,7 @@ class _Survey:
     def _visit_loop(self, op: LoopOp, node: Node, reach: _Reach) -> None:
         """Visit the body of a loop: where a carry depends on the source in some iterations only, those select."""
         draft = op.open_draft(node)
-        start = reach.inside([(given.outer, given.inner) for given in draft.operands])
+        start = reach.inside([(operand.outer, operand.inner) for operand in draft.operands])
         while not self.is_refused:  # terminates: each round but the last adds a carry
             inside = _Reach(set(start.active), set(start.selected))
             self.visit(draft.nodes(), inside)
@@ -156,8 +156,8 @@ class _Survey:
         for body in node.params["branches"]:
             inside.append(reach.inside(zip(node.inputs[1:], body.inputs, strict=True)))
             self.visit(body.nodes, inside[-1])
-        for place, out in enumerate(node.outs):
-            ends = [body.outputs[place] for body in node.params["branches"]]
+        for position, out in enumerate(node.outs):
+            ends = [body.outputs[position] for body in node.params["branches"]]
             flags = [end in each.active for end, each in zip(ends, inside, strict=True)]
             if any(flags):
                 selected = any(end in each.selected for end, each in zip(ends, inside, strict=True))
@@ -171,8 +171,10 @@ def _tangent_selects(node: Node, moving: Sequence[bool]) -> bool:
         directions = [Value(x.aval) if moves else None for x, moves in zip(node.inputs, moving, strict=True)]
         tangents = [tangent for tangent in node.op.jvp(node, directions) if tangent is not None]
     active = {direction for direction in directions if direction is not None}
-    made, _ = extract(tangents, active, stop=lambda value: value.node is None or value.node.serial < begin)
-    for each in made:
+    tangent_nodes, _ = extract(
+        tangents, active, stop=lambda value: value.node is None or value.node.serial < begin
+    )
+    for each in tangent_nodes:
         depends = [operand in active for operand in each.inputs]
         if any(depends):
             active.update(each.outs)

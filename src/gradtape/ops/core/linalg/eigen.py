@@ -91,19 +91,19 @@ def _eig_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) ->
         da = convert(da, numbers.dtype)
         rights = vectors[-1]
         inside = solved(rights, matmul(da, rights))
-        found = [diagonal(inside)]
+        tangents_of_outs = [diagonal(inside)]
         if params["left"]:
             lefts = vectors[0]
             turn = solved(lefts, matmul(adjoint(da), lefts)) * gaps(conjugate(numbers))
-            found.append(in_gauge(lefts, matmul(lefts, turn)))
-        return [*found, in_gauge(rights, matmul(rights, inside * gaps(numbers)))]
+            tangents_of_outs.append(in_gauge(lefts, matmul(lefts, turn)))
+        return [*tangents_of_outs, in_gauge(rights, matmul(rights, inside * gaps(numbers)))]
 
     return push
 
 
 def _all_complex(count: int) -> Any:
-    def dtypes(*given: np.dtype[Any], **params: Any) -> Dtypes:
-        return (complex_dtype(np.result_type(*given)),) * (count + bool(params.get("left")))
+    def dtypes(*operand_dtypes: np.dtype[Any], **params: Any) -> Dtypes:
+        return (complex_dtype(np.result_type(*operand_dtypes)),) * (count + bool(params.get("left")))
 
     return dtypes
 
@@ -148,17 +148,17 @@ def _eig_pair_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any
             parts = [None if d is None else adjoint(d) if flip else d for d in (da, db)]
             first = None if parts[0] is None else matmul(parts[0], x)
             second = None if parts[1] is None else -scaled_columns(matmul(parts[1], x), values)
-            found = total(first, second)
-            assert found is not None
-            return found
+            sum_of_terms = total(first, second)
+            assert sum_of_terms is not None
+            return sum_of_terms
 
         rights = vectors[-1]
         inside = change(rights, numbers, False)
-        found = [diagonal(solved(matmul(b, rights), inside))]
+        tangents_of_outs = [diagonal(solved(matmul(b, rights), inside))]
         if params["left"]:
             values = conjugate(numbers)
-            found.append(moved(vectors[0], adjoint(b), change(vectors[0], values, True), values))
-        return [*found, moved(rights, b, inside, numbers)]
+            tangents_of_outs.append(moved(vectors[0], adjoint(b), change(vectors[0], values, True), values))
+        return [*tangents_of_outs, moved(rights, b, inside, numbers)]
 
     return push
 
@@ -236,7 +236,7 @@ def _schur(a: NDArray, *, sort: str) -> tuple[NDArray, ...]:
 
 def _schur_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
     """With Z.H dA Z = C and Z.H dZ = X, the part of C + T X - X T below the blocks is zero; the eigenvectors of T divide X."""
-    triangle, basis, *rest = outs
+    triangle, basis, *further = outs
     n = triangle.shape[-1]
     dtype = triangle.dtype
 
@@ -254,14 +254,14 @@ def _schur_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) 
         if dtype.kind != "c" and n > 1:
             rotation = rotation + _in_blocks(triangle, inside, rotation)
         moved = inside + matmul(triangle, rotation) - matmul(rotation, triangle)
-        return where(below, 0, moved), matmul(basis, rotation), *[None for _ in rest]
+        return where(below, 0, moved), matmul(basis, rotation), *[None for _ in further]
 
     return push
 
 
 def _below(triangle: Value) -> Value:
     """Return what lies below the blocks of Schur's form."""
-    lower, one = [
+    lower, subdiagonal = [
         expand(
             by_diagonals(triangle.shape[-2:], pattern, BOOL),
             triangle.shape,
@@ -269,7 +269,7 @@ def _below(triangle: Value) -> Value:
         )
         for pattern in (lambda d: d < 0, on_diagonal(-1))
     ]
-    return where(logical_and(one, not_equal(triangle, 0)), False, lower)
+    return where(logical_and(subdiagonal, not_equal(triangle, 0)), False, lower)
 
 
 def _in_blocks(triangle: Value, inside: Value, rotation: Value) -> Value:
@@ -290,8 +290,8 @@ def _part(x: Value, start: int, stop: int) -> Value:
 
 
 def _beside(x: Value, offset: int) -> Value:
-    found: Value = FUNCTIONS[np.diagonal](x, offset, -2, -1)
-    return found
+    diagonal_values: Value = FUNCTIONS[np.diagonal](x, offset, -2, -1)
+    return diagonal_values
 
 
 def _spread(x: Value, n: int) -> Value:

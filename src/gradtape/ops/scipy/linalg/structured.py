@@ -25,8 +25,8 @@ from gradtape.ops.core.shape import expand, pad, reshape
 
 
 def _vector(x: Any, argument: str) -> Value:
-    found = as_array(x, argument)
-    return reshape(found, (1,)) if found.ndim == 0 else found
+    vector = as_array(x, argument)
+    return reshape(vector, (1,)) if vector.ndim == 0 else vector
 
 
 def _pair(c: Any, r: Any) -> tuple[Value, Value]:
@@ -84,8 +84,8 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Value:
         "valid": (max(n, m) - min(n, m) + 1, min(n, m) - 1),
     }[mode]
     i, j = np.indices((rows, n))
-    places = i + start - j
-    return picked(x, np.where((places >= 0) & (places < m), places, -1))
+    positions = i + start - j
+    return picked(x, np.where((positions >= 0) & (positions < m), positions, -1))
 
 
 @borrows("scipy.linalg.block_diag")
@@ -97,14 +97,14 @@ def block_diag(*arrs: Any) -> Value:
     lead = broadcast_shapes([block.shape[:-2] for block in blocks])
     rows = sum(block.shape[-2] for block in blocks)
     columns = sum(block.shape[-1] for block in blocks)
-    found = broadcast_to(literal(0, dtype), (*lead, rows, columns))
+    matrix = broadcast_to(literal(0, dtype), (*lead, rows, columns))
     row = column = 0
     for block in blocks:
         wide = broadcast_to(convert(block, dtype), (*lead, *block.shape[-2:]))
         if wide.size:
-            found = found + pad(wide, found.shape, (*[0 for _ in lead], row, column))
+            matrix = matrix + pad(wide, matrix.shape, (*[0 for _ in lead], row, column))
         row, column = row + block.shape[-2], column + block.shape[-1]
-    return found
+    return matrix
 
 
 def _check_leading(x: Value) -> None:
@@ -135,14 +135,14 @@ def fiedler_companion(a: Any) -> Value:
         return getitem(x, (..., slice(0, 0)))
     _check_leading(x)
     parts = getitem(x, (..., slice(1, None))) / getitem(x, (..., slice(0, 1)))
-    places, ones = np.full((n, n), -1), np.zeros((n, n), parts.dtype)
-    ones[range(3, n, 2), range(1, n - 2, 2)] = 1
-    ones[range(0, n - 2, 2), range(2, n, 2)] = 1
-    places[range(2, n, 2), range(1, n - 1, 2)] = np.arange(2, n, 2)
-    places[range(0, n - 1, 2), range(1, n, 2)] = np.arange(1, n, 2)
-    places[0, 0] = 0
-    ones[1:2, 0] = 1
-    return constant(ones) - picked(parts, places)
+    positions, unit_part = np.full((n, n), -1), np.zeros((n, n), parts.dtype)
+    unit_part[range(3, n, 2), range(1, n - 2, 2)] = 1
+    unit_part[range(0, n - 2, 2), range(2, n, 2)] = 1
+    positions[range(2, n, 2), range(1, n - 1, 2)] = np.arange(2, n, 2)
+    positions[range(0, n - 1, 2), range(1, n, 2)] = np.arange(1, n, 2)
+    positions[0, 0] = 0
+    unit_part[1:2, 0] = 1
+    return constant(unit_part) - picked(parts, positions)
 
 
 @borrows("scipy.linalg.solve_circulant")
@@ -171,10 +171,10 @@ def solve_circulant(
     if flag is not None and flag and singular == "raise":
         raise np.linalg.LinAlgError("near singular circulant matrix.")
     quotient = transform(y, axis=-1) / where(small, 1, spectrum)
-    found = FUNCTIONS[np.fft.ifft](where(small, np.nan if singular == "raise" else 0, quotient), axis=-1)
+    solution = FUNCTIONS[np.fft.ifft](where(small, np.nan if singular == "raise" else 0, quotient), axis=-1)
     if first.dtype.kind != "c" and second.dtype.kind != "c":
-        found = real(found)
-    back: Value = move(found, -1, outaxis)
+        solution = real(solution)
+    back: Value = move(solution, -1, outaxis)
     return back
 
 
@@ -189,12 +189,12 @@ def _square(a: Any) -> Value:
 
 
 def _is_close(x: Value, y: Value, atol: Any, rtol: Any) -> Value:
-    found: Value
+    is_close: Value
     if atol is None and rtol is None:
-        found = FUNCTIONS[np.array_equal](x, y)
+        is_close = FUNCTIONS[np.array_equal](x, y)
     else:
-        found = FUNCTIONS[np.allclose](x, y, rtol=rtol or 0.0, atol=atol or 0.0)
-    return found
+        is_close = FUNCTIONS[np.allclose](x, y, rtol=rtol or 0.0, atol=atol or 0.0)
+    return is_close
 
 
 @borrows("scipy.linalg.issymmetric")

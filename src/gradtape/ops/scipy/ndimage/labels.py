@@ -42,41 +42,41 @@ def select(
 ) -> list[Value]:
     """Follow the function behind `minimum`, `maximum`, `extrema`, `median` and the positions: of equal elements the first counts."""
     x = as_array(input, "input")
-    wanted = (find_min, find_min_positions, find_max, find_max_positions, find_median)
+    flags = (find_min, find_min_positions, find_max, find_max_positions, find_median)
     flat = reshape(x, (x.size,))
     if labels is None:
-        return _of_group(flat, np.arange(x.size), wanted)
+        return _of_group(flat, np.arange(x.size), flags)
     marks = np.broadcast_to(concrete(labels, "labels"), x.shape).ravel()
     chosen = None if index is None else concrete(index, "index")
     if chosen is None or not chosen.ndim:
         hit = marks > 0 if chosen is None else marks == chosen
-        return _of_group(flat, np.flatnonzero(hit), wanted)
-    groups = [_of_group(flat, np.flatnonzero(marks == label), wanted) for label in chosen.ravel()]
+        return _of_group(flat, np.flatnonzero(hit), flags)
+    groups = [_of_group(flat, np.flatnonzero(marks == label), flags) for label in chosen.ravel()]
     return [reshape(stack(*column), chosen.shape) for column in zip(*groups, strict=True)]
 
 
-def _of_group(flat: Value, places: NDArray, wanted: Sequence[bool]) -> list[Value]:
+def _of_group(flat: Value, members: NDArray, flags: Sequence[bool]) -> list[Value]:
     """Return what is wanted of the elements at some places: the least, where it is, the greatest, where it is, the median."""
-    if not places.size:
+    if not members.size:
         raise UnsupportedFunctionError(
             "a label of which there is no element",
             where=here.site,
             why="SciPy's result for it depends on other elements",
             remedy="leave it out of index",
         )
-    own = constant(places.astype(INTP))
-    values = gather(flat, own)
-    found = []
+    positions_of_group = constant(members.astype(INTP))
+    values = gather(flat, positions_of_group)
+    results = []
     searches: tuple[tuple[bool, bool, Callable[[Value], Value]], ...] = (
-        (wanted[0], wanted[1], argmin_),
-        (wanted[2], wanted[3], argmax_),
+        (flags[0], flags[1], argmin_),
+        (flags[2], flags[3], argmax_),
     )
     for wants, wants_place, search in searches:
         if wants or wants_place:
-            place = stop_gradient(search(values))
-            found += [getitem(values, place)] if wants else []
-            found += [getitem(own, place)] if wants_place else []
-    return found + ([median(values)] if wanted[4] else [])
+            position = stop_gradient(search(values))
+            results += [getitem(values, position)] if wants else []
+            results += [getitem(positions_of_group, position)] if wants_place else []
+    return results + ([median(values)] if flags[4] else [])
 
 
 @borrows("scipy.ndimage._nd_image.generic_filter", writes=3)
@@ -98,8 +98,8 @@ def generic_filter(
     flat = reshape(wide, (wide.size,))
     corners = np.argwhere(hit)
     results = []
-    for place in np.ndindex(x.shape):
-        at = np.ravel_multi_index(tuple((corners + place).T), wide.shape)
+    for index in np.ndindex(x.shape):
+        at = np.ravel_multi_index(tuple((corners + index).T), wide.shape)
         window = gather(flat, constant(at.astype(INTP)))
         results.append(as_array(HOOKS.call(function, window, *extra_arguments, **extra_keywords)))
     return reshape(stack(*results), x.shape)

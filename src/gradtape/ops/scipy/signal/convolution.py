@@ -64,8 +64,8 @@ def convolve(in1: Any, in2: Any, mode: Any = "full", method: Any = "auto") -> Va
     if method == "fft" or (method == "auto" and x.dtype.kind in "fc" and min(x.size, w.size) > DIRECT):
         import scipy.signal
 
-        found: Value = HOOKS.call(scipy.signal.fftconvolve, x, w, mode=mode)
-        return convert(found if x.dtype.kind in "fc" else rint(found), x.dtype)
+        convolved: Value = HOOKS.call(scipy.signal.fftconvolve, x, w, mode=mode)
+        return convert(convolved if x.dtype.kind in "fc" else rint(convolved), x.dtype)
     return _direct(x, w, mode)
 
 
@@ -117,8 +117,8 @@ def correlate2d(in1: Any, in2: Any, mode: Any = "full", boundary: Any = "fill", 
     swapped = _swaps(mode, x.shape, w.shape)
     if swapped:
         x, w = w, x
-    found = _sliding_plane(x, conjugated(w), mode, boundary, fillvalue, [(k - 1) // 2 for k in w.shape])
-    return reversed_along(found, 2) if swapped else found
+    correlated = _sliding_plane(x, conjugated(w), mode, boundary, fillvalue, [(k - 1) // 2 for k in w.shape])
+    return reversed_along(correlated, 2) if swapped else correlated
 
 
 def _planes(in1: Any, in2: Any, name: str) -> tuple[Value, Value]:
@@ -173,8 +173,8 @@ def upfirdn(
     up, down = as_int(up, "up"), as_int(down, "down")
     if up < 1 or down < 1:
         raise ValueError("Both up and down must be >= 1")
-    place = one_axis(axis, signal.ndim)
-    rows = moved(signal, (place,), (signal.ndim - 1,))
+    position = one_axis(axis, signal.ndim)
+    rows = moved(signal, (position,), (signal.ndim - 1,))
     n = rows.shape[-1]
     count = ((n - 1) * up + taps.size - 1) // down + 1
     common = math.gcd(up, down)
@@ -183,18 +183,20 @@ def upfirdn(
     each = -(-count // phases)
     last = ((phases - 1) * down) // up + (each - 1) * step
     rows = _extended(rows, length - 1, max(last - n + 1, 0), str(mode).lower(), cval)
-    found = []
+    phase_results = []
     for phase in range(phases):
         first, offset = divmod(phase * down, up)
-        own = slice_(taps, (offset,), (max(-(-(taps.size - offset) // up), 0),), (up,))
-        own = pad(own, (length,), (0,))
-        kernel = broadcast_to(reversed_along(own, 1), (*rows.shape[:-1], length))
+        phase_taps = slice_(taps, (offset,), (max(-(-(taps.size - offset) // up), 0),), (up,))
+        phase_taps = pad(phase_taps, (length,), (0,))
+        kernel = broadcast_to(reversed_along(phase_taps, 1), (*rows.shape[:-1], length))
         part = cut(rows, rows.ndim - 1, first, first + (each - 1) * step + length)
         products = correlate_row(part, kernel, rank=1)
         starts = (0,) * rows.ndim
-        found.append(slice_(products, starts, (*rows.shape[:-1], each), (*[1] * (rows.ndim - 1), step)))
-    whole = reshape(stack(*found, axis=rows.ndim), (*rows.shape[:-1], each * phases))
-    return moved(cut(whole, rows.ndim - 1, 0, count), (rows.ndim - 1,), (place,))
+        phase_results.append(
+            slice_(products, starts, (*rows.shape[:-1], each), (*[1] * (rows.ndim - 1), step))
+        )
+    interleaved = reshape(stack(*phase_results, axis=rows.ndim), (*rows.shape[:-1], each * phases))
+    return moved(cut(interleaved, rows.ndim - 1, 0, count), (rows.ndim - 1,), (position,))
 
 
 def _extended(x: Value, before: int, after: int, mode: str, cval: Any) -> Value:
@@ -210,8 +212,8 @@ def _extended(x: Value, before: int, after: int, mode: str, cval: Any) -> Value:
     left, right = np.arange(-before, 0), np.arange(n, n + after)
     if mode == "antisymmetric":
         sides = []
-        for places in (left, right):
-            folded = places % (2 * n)
+        for positions in (left, right):
+            folded = positions % (2 * n)
             parts = picked(x, axis, np.where(folded < n, folded, 2 * n - 1 - folded))
             signs = np.where(folded < n, 1.0, -1.0)
             sides.append([join(parts, axis) * signs.astype(x.dtype)] if parts else [])
