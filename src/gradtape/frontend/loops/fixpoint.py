@@ -271,8 +271,8 @@ class Fixpoint:
         interpreter.dead = False
         for key, other in self.aliased:
             for view in arrays_of(interpreter.names.get(other)):
-                own = self.slots[key].arrays() if key in self.slots else []
-                interpreter.build.copied += [(one.pointer, view.pointer) for one in own]
+                own_arrays = self.slots[key].arrays() if key in self.slots else []
+                interpreter.build.copied += [(array.pointer, view.pointer) for array in own_arrays]
 
     def _begin_growing(self) -> None:
         """Let growing lists have the length that they have at the beginning of an iteration, or after the loop."""
@@ -383,7 +383,7 @@ class Fixpoint:
     def _note_aliases(self, ends: dict[Any, Any]) -> None:
         """Note which names hold arrays, at the end of an iteration, of which the next one has copies."""
         names = self.interpreter.names
-        found = [
+        aliases = [
             (key, other)
             for key, slot in self.slots.items()
             for view in arrays_of(ends.get(key))
@@ -391,8 +391,8 @@ class Fixpoint:
             for other in sorted(self.node.live)
             if other != key and holds(names.get(other), view.pointer.memory)
         ]
-        if not self.aliased.keys() >= set(found):
-            self.aliased.update(dict.fromkeys(found))
+        if not self.aliased.keys() >= set(aliases):
+            self.aliased.update(dict.fromkeys(aliases))
             self.has_changed = True
 
     def _check_shared(self, ends: dict[Any, Any]) -> None:
@@ -416,7 +416,9 @@ class Fixpoint:
         if not isinstance(entry, ArrayView):
             return False
         memory, build = entry.pointer.memory, self.interpreter.build
-        if any(isinstance(one, Pointer) and one.memory is memory for one in build.parameters):
+        if any(
+            isinstance(parameter, Pointer) and parameter.memory is memory for parameter in build.parameters
+        ):
             return True
         frames = self.interpreter.frames
         live = self.node.live | self.node.live_after
@@ -444,11 +446,13 @@ class Fixpoint:
                 if not rebound.isdisjoint(pair):
                     interpreter.build.copied.remove(pair)
 
-    def _is_rebound(self, key: Any, own: ArrayView) -> bool:
+    def _is_rebound(self, key: Any, own_view: ArrayView) -> bool:
         """Return whether each iteration lets a name hold another array than at its beginning."""
         end, entry = self.ends.get(key), self.before[0].get(key)
-        known = [own, *arrays_of(entry)]
-        return isinstance(end, Expression) and not any(holds(end, view.pointer.memory) for view in known)
+        own_and_entry = [own_view, *arrays_of(entry)]
+        return isinstance(end, Expression) and not any(
+            holds(end, view.pointer.memory) for view in own_and_entry
+        )
 
     def stops(self) -> bool:
         """Return whether the loop may end by a jump."""

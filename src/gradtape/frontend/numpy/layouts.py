@@ -56,19 +56,21 @@ def with_layout(
     result : object
         What was computed for it: arrays, numbers, and tuples of these.
     """
-    given = [*_expressions(args), *_expressions(kwargs.values())]
-    memories = {view.pointer.memory for x in given for view in x.views() if isinstance(view, ArrayView)}
+    operands = [*_expressions(args), *_expressions(kwargs.values())]
+    memories = {view.pointer.memory for x in operands for view in x.views() if isinstance(view, ArrayView)}
     if not any(x.ndim > 1 and not _is_of(x, memories) for x in _expressions([result])):
         return result
     if not build.keeps_order:
-        build.loses_order |= function in OWN_ORDER or function in PARTS or not all(map(_is_row_major, given))
+        build.loses_order |= (
+            function in OWN_ORDER or function in PARTS or not all(map(_is_row_major, operands))
+        )
         return result
     try:
-        asked: Any = _asked(function, args, kwargs)
+        layout: Any = _asked(function, args, kwargs)
     except Exception as error:  # whatever NumPy says to these numbers
         raise_interruption(error)
-        asked = None
-    return _arranged(result, asked, memories)
+        layout = None
+    return _arranged(result, layout, memories)
 
 
 def _expressions(items: Any) -> Iterator[Expression]:
@@ -136,17 +138,17 @@ def _sample_array(x: Expression) -> Any:
     if x.dtype.kind in "fc" and 0 not in strides and sample.size:
         sample[...] = 1  # positive definite where it is square, which routines of linear algebra take
         if len(shape) > 1:
-            places = np.arange(min(shape[-2:]))
-            sample[..., places, places] += 1 + len(places)
+            positions = np.arange(min(shape[-2:]))
+            sample[..., positions, positions] += 1 + len(positions)
     return sample
 
 
-def _arranged(result: Any, asked: Any, memories: Any) -> Any:
+def _arranged(result: Any, layout: Any, memories: Any) -> Any:
     """Return results in the layouts that NumPy has answered with; those without an answer are noted as unknown."""
     if isinstance(result, list | tuple):
         answers = (
-            list(asked)
-            if isinstance(asked, list | tuple) and len(asked) == len(result)
+            list(layout)
+            if isinstance(layout, list | tuple) and len(layout) == len(result)
             else [None] * len(result)
         )
         items = [_arranged(item, answer, memories) for item, answer in zip(result, answers, strict=True)]
@@ -154,11 +156,11 @@ def _arranged(result: Any, asked: Any, memories: Any) -> Any:
     if not isinstance(result, Expression) or result.ndim < 2 or _is_of(result, memories):
         return result
     build = result.build
-    if not isinstance(asked, np.ndarray) or asked.shape != ix.static_shape(result.shape):
-        made = as_view(build, result)
-        build.unknown_orders.add(made.pointer.memory)
-        return made
-    target = _like(result, asked)
+    if not isinstance(layout, np.ndarray) or layout.shape != ix.static_shape(result.shape):
+        view = as_view(build, result)
+        build.unknown_orders.add(view.pointer.memory)
+        return view
+    target = _like(result, layout)
     if isinstance(result, ArrayView) and (target is None or target.strides == result.strides):
         return result
     assert target is not None
@@ -168,21 +170,21 @@ def _arranged(result: Any, asked: Any, memories: Any) -> Any:
     return target
 
 
-def _like(result: Expression, asked: Any) -> ArrayView | None:
+def _like(result: Expression, layout: Any) -> ArrayView | None:
     """Return a new array with the layout of an array of NumPy's; None for one that is dense in C order."""
-    build, shape = result.build, asked.shape
-    if asked.flags.c_contiguous and isinstance(result, ArrayView):
+    build, shape = result.build, layout.shape
+    if layout.flags.c_contiguous and isinstance(result, ArrayView):
         return None if result.is_contiguous else new_array(build, shape, result.dtype)
     order = iteration_order(
-        asked.ndim,
-        [[0 if extent == 1 else stride for extent, stride in zip(shape, asked.strides, strict=True)]],
+        layout.ndim,
+        [[0 if extent == 1 else stride for extent, stride in zip(shape, layout.strides, strict=True)]],
     )
-    if asked.transpose(order).flags.c_contiguous or not asked.size:
+    if layout.transpose(order).flags.c_contiguous or not layout.size:
         return new_array(build, shape, result.dtype, axes=order)
-    step = asked.itemsize
-    if any(stride % step for stride in asked.strides):
-        step = np.gcd.reduce([abs(stride) for stride in asked.strides])
-    strides = tuple([int(stride // step) for stride in asked.strides])
+    step = layout.itemsize
+    if any(stride % step for stride in layout.strides):
+        step = np.gcd.reduce([abs(stride) for stride in layout.strides])
+    strides = tuple([int(stride // step) for stride in layout.strides])
     first, size = span_of_strides(shape, strides)
     pointer = build.allocate("array", size, result.dtype)
     return ArrayView(build, pointer, first, shape, strides)

@@ -149,8 +149,8 @@ def _adapter(name: str, kernel: str, graph: Graph) -> str:
     values = [*graph.inputs, *graph.outputs]
     names = [f"x{k}" for k in range(len(values))]
     parts = [
-        f"{given}.view({dtype_name(part_dtype(value.dtype))})" if value.dtype.kind == "c" else given
-        for given, value in zip(names, values, strict=True)
+        f"{operand}.view({dtype_name(part_dtype(value.dtype))})" if value.dtype.kind == "c" else operand
+        for operand, value in zip(names, values, strict=True)
     ]
     return f"def {name}({', '.join(names)}):\n    {kernel}({', '.join(parts)})"
 
@@ -159,14 +159,14 @@ def _caller(name: str, source: Source, types: Sequence[Aval], results: Sequence[
     """Return the function through which a kernel calls a procedure: with arrays for arguments and results."""
     inputs = [f"x{k}" for k in range(len(types))]
     outputs = [f"y{k}" for k in range(len(results))]
-    given = [_operand(x, type_) for x, type_ in zip(inputs, types, strict=True)]
-    made = [f"r{k}" for k in range(len(results))]
-    call = f"{source.name}({', '.join(given)})"
+    arguments = [_operand(x, type_) for x, type_ in zip(inputs, types, strict=True)]
+    returned = [f"r{k}" for k in range(len(results))]
+    call = f"{source.name}({', '.join(arguments)})"
     lines = [
         f"def {name}({', '.join([*inputs, *outputs])}):",
-        f"    {', '.join(made)} = {call}" if made else call,
+        f"    {', '.join(returned)} = {call}" if returned else call,
     ]
-    lines += [_landing(y, r, type_) for y, r, type_ in zip(outputs, made, results, strict=True)]
+    lines += [_landing(y, r, type_) for y, r, type_ in zip(outputs, returned, results, strict=True)]
     return "\n".join(lines)
 
 
@@ -177,13 +177,15 @@ def _whole(name: str, type_: Aval) -> str:
 
 
 def _operand(name: str, type_: Aval) -> str:
-    whole = _whole(name, type_)
-    return whole if type_.ndim else f"{whole}[0]"
+    array_text = _whole(name, type_)
+    return array_text if type_.ndim else f"{array_text}[0]"
 
 
-def _landing(name: str, made: str, type_: Aval) -> str:
+def _landing(name: str, result: str, type_: Aval) -> str:
     return (
-        f"    {_whole(name, type_)}[:] = {made}" if type_.ndim else f"    {_whole(name, type_)}[0] = {made}"
+        f"    {_whole(name, type_)}[:] = {result}"
+        if type_.ndim
+        else f"    {_whole(name, type_)}[0] = {result}"
     )
 
 
@@ -243,12 +245,12 @@ def _parts_of(text: str, dtype: np.dtype[Any]) -> str:
 
 def _names(inputs: Sequence[Value]) -> Iterator[str]:
     """Yield the names of parameters: those that the user gave, where they are different names of Python."""
-    seen: set[str] = set()
+    used: set[str] = set()
     for count, value in enumerate(inputs):
         name = value.name or ""
-        if not name.isidentifier() or name in seen or name.startswith(("out", "status", "np")):
+        if not name.isidentifier() or name in used or name.startswith(("out", "status", "np")):
             name = f"x{count}"
-        seen.add(name)
+        used.add(name)
         yield name
 
 

@@ -228,14 +228,14 @@ def find_nests(
         Inputs that are loop-carried, with the outputs that become them in the next iteration.
     """
     claimed = _claim_outputs(graph, outputs)
-    found = _Nests(claimed)
+    nests = _Nests(claimed)
     for value, following in carried.items():
-        found.enter(value, Form("carry"), None, carried_to=following)
+        nests.enter(value, Form("carry"), None, carried_to=following)
     depth: dict[Value, int] = {}
     reach = _Reach()
     for node in graph.nodes:
         if isinstance(node.op, Structured):
-            found.enter_control(node)
+            nests.enter_control(node)
             continue
         form = forms[node]
         out = node.outs[0]
@@ -244,24 +244,24 @@ def find_nests(
             deep = max([depth.get(value, 0) for value in node.inputs], default=0)
             deep += DEPTH // TANGLED if node.op is reshape_row else 1
             depth[out] = deep
-            wanted = out in claimed or out in stored or out in operands.stored
+            is_stored = out in claimed or out in stored or out in operands.stored
             far = reach.enter(node) > PLACES
-            if wanted or deep > DEPTH or far:
+            if is_stored or deep > DEPTH or far:
                 form = Form("elementwise", parallel_axes(out.shape))
                 feeds_call = out in operands.of_calls and out not in claimed
                 depth[out] = 0
                 reach.stop(out)
         if form is not None:
-            found.enter(out, form, node, feeds_call=feeds_call)
+            nests.enter(out, form, node, feeds_call=feeds_call)
         for part in node.outs[1:]:
-            found.enter(part, Form("part"), node, maker=found.by_value[out])
+            nests.enter(part, Form("part"), node, maker=nests.by_value[out])
     taken = {id(buffer) for buffer in claimed.values()}
     for value, buffer in zip(graph.outputs, outputs, strict=True):
         if id(buffer) not in taken and carried.get(value) is not buffer:
-            found.add(value, Form("elementwise", parallel_axes(value.shape)), None, output=buffer)
+            nests.add(value, Form("elementwise", parallel_axes(value.shape)), None, output=buffer)
     for number, (value, expected) in enumerate(graph.guards, 1):
-        found.add(value, Form("guard"), None, guard=(number, expected))
-    return found.nests, found.by_value
+        nests.add(value, Form("guard"), None, guard=(number, expected))
+    return nests.nests, nests.by_value
 
 
 class _Nests:
@@ -354,9 +354,9 @@ def _form_of(node: Node, products: Mapping[Node, MatrixProduct]) -> Form | None:
 def _reduction(node: Node, op: Reduction) -> Form:
     shape = node.inputs[0].shape
     reduced = node.params["axes"]
-    kept = [axis for axis in range(len(shape)) if axis not in reduced]
-    order = [*kept, *reduced] if op.positional else list(range(len(shape)))
-    axes = tuple([Axis(shape[axis], None if axis in reduced else kept.index(axis)) for axis in order])
+    kept_axes = [axis for axis in range(len(shape)) if axis not in reduced]
+    order = [*kept_axes, *reduced] if op.positional else list(range(len(shape)))
+    axes = tuple([Axis(shape[axis], None if axis in reduced else kept_axes.index(axis)) for axis in order])
     level_of = tuple([order.index(axis) for axis in range(len(shape))])
     return Form("argreduce" if op.positional else "reduce", axes, level_of)
 
@@ -440,14 +440,14 @@ class _Reach:
     def enter(self, node: Node) -> int:
         """Take note of a value that is computed where it is used; return the number of its paths."""
         paths: set[tuple[int, ...]] = set()
-        for place, value in enumerate(node.inputs):
+        for position, value in enumerate(node.inputs):
             if isinstance(value, Literal):
                 continue
             before = self._paths.get(value, _HERE)
             if isinstance(node.op, Elementwise):
                 paths |= before
             else:
-                map_ = self._maps.setdefault(self._key(node, place), len(self._maps))
+                map_ = self._maps.setdefault(self._key(node, position), len(self._maps))
                 paths.update([tuple(sorted((*path, map_))) for path in before])
         self._paths[node.outs[0]] = frozenset(paths)
         return len(paths)
@@ -456,8 +456,8 @@ class _Reach:
         """Take note that a value is stored."""
         del self._paths[value]
 
-    def _key(self, node: Node, place: int) -> Any:
-        return node.op, place, *[(name, repr(param)) for name, param in node.params.items()]
+    def _key(self, node: Node, position: int) -> Any:
+        return node.op, position, *[(name, repr(param)) for name, param in node.params.items()]
 
 
 _HERE: Final = frozenset([()])

@@ -83,7 +83,7 @@ def _read_by_calls(graph: Graph, products: dict[Node, MatrixProduct]) -> set[Val
 def operands_of_routine(node: Node) -> Sequence[Value]:
     """Return the inputs whose numbers a routine reads."""
     if isinstance(node.op, Matrix):
-        return [node.inputs[place] for place in node.op.reads]
+        return [node.inputs[position] for position in node.op.reads]
     if isinstance(node.op, ProcedureOp | PythonCall):
         return [
             part_of(value)[0] for value in node.inputs if value.shape != ()
@@ -93,22 +93,24 @@ def operands_of_routine(node: Node) -> Sequence[Value]:
 
 def _transposed_leaves(operands: Iterable[Value]) -> set[Value]:
     """Return what operands of large products are computed from, again and again, and read across its rows: a transposed copy pays."""
-    found: set[Value] = set()
+    leaves: set[Value] = set()
     for operand in operands:
         stack = [operand]
-        seen = set(stack)
+        visited = set(stack)
         while stack:
             node = stack.pop().node
             if node is None or not isinstance(node.op, Elementwise | IndexMap):
                 continue
             across = node.op is permute_row and node.params["axes"][-1] != node.out.ndim - 1
             if across and operand.size >= REUSED * node.out.size:
-                found.add(node.out)
+                leaves.add(node.out)
                 continue
-            fresh = [value for value in node.inputs if value not in seen and not isinstance(value, Literal)]
-            seen.update(fresh)
+            fresh = [
+                value for value in node.inputs if value not in visited and not isinstance(value, Literal)
+            ]
+            visited.update(fresh)
             stack.extend(fresh)
-    return found
+    return leaves
 
 
 def _packed_operands(graph: Graph) -> set[Value]:
@@ -163,8 +165,8 @@ def _inputs_of_bodies(node: Node) -> Sequence[Value]:
     if "carries" not in params:
         return node.inputs[1:]
     first = params["consts"] + isinstance(node.op, Repeat)
-    rest = node.inputs[first + params["carries"] :] if isinstance(node.op, Scan | Repeat) else ()
-    return (*node.inputs[:first], *rest)
+    elements = node.inputs[first + params["carries"] :] if isinstance(node.op, Scan | Repeat) else ()
+    return (*node.inputs[:first], *elements)
 
 
 def base_of_view(value: Value) -> Value:
@@ -186,22 +188,22 @@ def part_of(value: Value, stored: Container[Value] = ()) -> tuple[Value, int]:
     """
     offset = 0
     while value not in stored and value.node is not None and not isinstance(value.node.inputs[0], Literal):
-        node, whole = value.node, value.node.inputs[0]
+        node, source = value.node, value.node.inputs[0]
         if node.op is slice_row and _is_run(node):
             stride = 1
-            for start, extent in zip(reversed(node.params["starts"]), reversed(whole.shape), strict=True):
+            for start, extent in zip(reversed(node.params["starts"]), reversed(source.shape), strict=True):
                 offset += start * stride
                 stride *= extent
-        elif node.op is not reshape_row or whole.shape == ():  # a number is in a register
+        elif node.op is not reshape_row or source.shape == ():  # a number is in a register
             break
-        value = whole
+        value = source
     return value, offset
 
 
 def _is_run(node: Node) -> bool:
     """Whether the elements of a slice are contiguous."""
-    shape, whole = node.params["shape"], node.inputs[0].shape
+    shape, full_shape = node.params["shape"], node.inputs[0].shape
     if any(stride != 1 for stride in node.params["strides"]) or 0 in shape:
         return False
-    cut = [axis for axis, (extent, all_) in enumerate(zip(shape, whole, strict=True)) if extent != all_]
+    cut = [axis for axis, (extent, all_) in enumerate(zip(shape, full_shape, strict=True)) if extent != all_]
     return not cut or all(extent == 1 for extent in shape[: cut[-1]])

@@ -166,19 +166,19 @@ def _adjugate_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any
         lift = convert(lift, a.dtype)
         raised = a + matmul(scaled_columns(left, lift), adjoint(right))
         inverse = lu_solve(raised, *lu.results(raised), _identities(n, a), transposed=False)
-        whole = reshape(determinant_of(raised), (*a.shape[:-2], 1, 1))
+        determinants = reshape(determinant_of(raised), (*a.shape[:-2], 1, 1))
 
         # Of the lifted values the last three count: where there are more, all derivatives up to the third are 0.
         first = n - LIFTED
-        starts, ones = (*[0] * (a.ndim - 2), 0, first), (1,) * a.ndim
-        own = slice_(lift, (*[0] * (a.ndim - 2), first), (*a.shape[:-2], LIFTED), (1,) * lift.ndim)
-        p = scaled_columns(slice_(left, starts, (*a.shape[:-1], LIFTED), ones), own)
-        q = adjoint(slice_(right, starts, (*a.shape[:-1], LIFTED), ones))
+        starts, unit_strides = (*[0] * (a.ndim - 2), 0, first), (1,) * a.ndim
+        own_lift = slice_(lift, (*[0] * (a.ndim - 2), first), (*a.shape[:-2], LIFTED), (1,) * lift.ndim)
+        p = scaled_columns(slice_(left, starts, (*a.shape[:-1], LIFTED), unit_strides), own_lift)
+        q = adjoint(slice_(right, starts, (*a.shape[:-1], LIFTED), unit_strides))
         if first:
             before = slice_(lift, (0,) * lift.ndim, (*a.shape[:-2], first), (1,) * lift.ndim)
             kept = where(equal(before, 0.0), literal(1.0, a.dtype), literal(0.0, a.dtype))
             kept = reduce_prod(kept, axes=(kept.ndim - 1,))
-            whole = whole * reshape(kept, whole.shape)
+            determinants = determinants * reshape(kept, determinants.shape)
 
         # The formula of Woodbury with adjugates in place of inverses.
         g, h = matmul(inverse, p), matmul(q, inverse)
@@ -189,12 +189,12 @@ def _adjugate_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any
         moved_e = matmul(h, matmul(da, g))
         moved_f = _small_adjugate_push(e, moved_e)
         inner = matmul(g, matmul(f, h))
-        found = _times(_trace(through) * part + _trace(matmul(f, moved_e)), inverse) + _times(
+        change = _times(_trace(through) * part + _trace(matmul(f, moved_e)), inverse) + _times(
             _trace(through), inner
         )
-        found = found - matmul(through, _times(part, inverse) + inner)
-        found = found + matmul(g, matmul(moved_f, h)) - matmul(inner, matmul(da, inverse))
-        return _times(whole, found)
+        change = change - matmul(through, _times(part, inverse) + inner)
+        change = change + matmul(g, matmul(moved_f, h)) - matmul(inner, matmul(da, inverse))
+        return _times(determinants, change)
 
     return push
 

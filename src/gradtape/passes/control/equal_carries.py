@@ -46,8 +46,8 @@ class EqualCarries:
 
     def of(self, value: Value) -> int:
         """Return the number of a value of the body."""
-        found = self._values.get(value)
-        return self._number(source_key(value)) if found is None else found
+        number = self._values.get(value)
+        return self._number(source_key(value)) if number is None else number
 
     def _number(self, key: Any) -> int:
         return self._known.setdefault(key, len(self._known))
@@ -56,10 +56,10 @@ class EqualCarries:
         draft, number = self._draft, self._number
         spend(len(self._nodes))
         values = {draft.index: number("index")}
-        for given in draft.consts:
-            values[given.inner] = number(("const", source_key(given.outer)))
-        for given in draft.elements:
-            values[given.inner] = number(("element", source_key(given.outer)))
+        for operand in draft.consts:
+            values[operand.inner] = number(("const", source_key(operand.outer)))
+        for operand in draft.elements:
+            values[operand.inner] = number(("element", source_key(operand.outer)))
         for class_, carry in zip(self.carries, draft.carries, strict=True):
             values[carry.inner] = number(("before", class_))
         self._values = values
@@ -103,27 +103,27 @@ class MergedLoop:
         self.draft.consts = _without_duplicates(old.consts, becomes)
         self.draft.elements = _without_duplicates(old.elements, becomes)
         first: dict[int, int] = {}
-        kept: list[Carry] = []
+        carries_kept: list[Carry] = []
         self.carries: list[int] = []
         for class_, carry in zip(classes.carries, old.carries, strict=True):
             if class_ in first:
-                becomes[carry.inner] = kept[first[class_]].inner
+                becomes[carry.inner] = carries_kept[first[class_]].inner
             else:
-                first[class_] = len(kept)
-                kept.append(carry)
+                first[class_] = len(carries_kept)
+                carries_kept.append(carry)
             self.carries.append(first[class_])
-        places: dict[int, int] = {}
+        positions: dict[int, int] = {}
         ys: list[Value] = []
         self.ys: list[int] = []
         for value in old.ys:
-            place = places.setdefault(classes.of(value), len(ys))
-            if place == len(ys):
+            position = positions.setdefault(classes.of(value), len(ys))
+            if position == len(ys):
                 ys.append(value)
-            self.ys.append(place)
-        next_carries = substitute([carry.next_carry for carry in kept], becomes)
+            self.ys.append(position)
+        next_carries = substitute([carry.next_carry for carry in carries_kept], becomes)
         self.draft.carries = [
             carry._replace(next_carry=next_carry)
-            for carry, next_carry in zip(kept, next_carries, strict=True)
+            for carry, next_carry in zip(carries_kept, next_carries, strict=True)
         ]
         self.draft.ys = substitute(ys, becomes)
         if old.test is not None:
@@ -133,8 +133,8 @@ class MergedLoop:
 def _without_duplicates(givens: list[LoopOperand], becomes: dict[Value, Value]) -> list[LoopOperand]:
     """Return operands without duplicates, and enter in `becomes` what the inner values of duplicates become."""
     first: dict[Any, LoopOperand] = {}
-    for given in givens:
-        earlier = first.setdefault(source_key(given.outer), given)
-        if earlier is not given:
-            becomes[given.inner] = earlier.inner
+    for operand in givens:
+        earlier = first.setdefault(source_key(operand.outer), operand)
+        if earlier is not operand:
+            becomes[operand.inner] = earlier.inner
     return list(first.values())

@@ -51,18 +51,18 @@ def _privatised(node: Node, inputs: tuple[Value, ...], uses: Counter[Value]) -> 
     operands, params = list(inputs), dict(node.params)
     last = params["out"][-1]
     for position, name in enumerate(("x", "y")):
-        value, own = inputs[position], params[name]
-        stays = tuple(range(len(own)))
-        wanted = tuple(sorted(stays, key=lambda k: own[k] == last))
+        value, subscripts = inputs[position], params[name]
+        stays = tuple(range(len(subscripts)))
+        order = tuple(sorted(stays, key=lambda k: subscripts[k] == last))
         if node.inputs[position].size > IN_CACHE and _is_cheap(value):
-            if _strided(value, wanted) > _strided(value, stays):
-                wanted = stays
-            if uses[node.inputs[position]] > 1 or wanted != stays:
-                operands[position] = _Copy(value.size).permuted(value, wanted)
-                params[name] = tuple(own[k] for k in wanted)
-        elif wanted != stays and _is_reused(node, position):
-            operands[position] = copy_packed(value, wanted)
-            params[name] = tuple(own[k] for k in wanted)
+            if _strided(value, order) > _strided(value, stays):
+                order = stays
+            if uses[node.inputs[position]] > 1 or order != stays:
+                operands[position] = _Copy(value.size).permuted(value, order)
+                params[name] = tuple(subscripts[k] for k in order)
+        elif order != stays and _is_reused(node, position):
+            operands[position] = copy_packed(value, order)
+            params[name] = tuple(subscripts[k] for k in order)
     if operands == list(inputs):
         return None
     result = Node(node.op, tuple(operands), params, node.site)
@@ -72,11 +72,11 @@ def _privatised(node: Node, inputs: tuple[Value, ...], uses: Counter[Value]) -> 
 
 def _is_reused(node: Node, position: int) -> bool:
     """Whether an operand is small and each of its elements is multiplied so often that a transposed copy costs nothing."""
-    own, other = (node.params["x"], node.params["y"])[:: 1 if position == 0 else -1]
+    subscripts, other = (node.params["x"], node.params["y"])[:: 1 if position == 0 else -1]
     extents = extents_of(node)
     batch = groups_of(node.params).batch
-    size = prod(extents[subscript] for subscript in own if subscript not in batch)
-    reuse = prod(extents[subscript] for subscript in other if subscript not in own)
+    size = prod(extents[subscript] for subscript in subscripts if subscript not in batch)
+    reuse = prod(extents[subscript] for subscript in other if subscript not in subscripts)
     return size <= PACKED and reuse >= MUCH_REUSED
 
 
@@ -119,8 +119,8 @@ def _strided(value: Value, axes: tuple[int, ...]) -> int:
         return _strided(node.inputs[0], tuple(node.params["axes"][k] for k in axes))
     if node is not None and node.op is expand_row:
         placed = node.params["axes"]
-        kept = tuple(placed.index(k) for k in axes if k in placed)
-        return 0 if axes[-1] not in placed else _strided(node.inputs[0], kept)
+        source_axes = tuple(placed.index(k) for k in axes if k in placed)
+        return 0 if axes[-1] not in placed else _strided(node.inputs[0], source_axes)
     return int(axes[-1] != value.ndim - 1)
 
 
@@ -135,10 +135,10 @@ class _Copy:
         """Return a copy of a value with axis ``axes[k]`` as its axis k."""
         if isinstance(value, Literal):
             return value
-        found = self._known.get((value, axes))
-        if found is None:
-            found = self._known[value, axes] = self._made(value, axes)
-        return found
+        copied = self._known.get((value, axes))
+        if copied is None:
+            copied = self._known[value, axes] = self._made(value, axes)
+        return copied
 
     def _made(self, value: Value, axes: tuple[int, ...]) -> Value:
         node = value.node
@@ -148,7 +148,7 @@ class _Copy:
             return self.permuted(node.inputs[0], tuple(node.params["axes"][k] for k in axes))
         if node is not None and node.op is expand_row:
             placed = node.params["axes"]
-            kept = tuple(k for k, axis in enumerate(axes) if axis in placed)
-            source = self.permuted(node.inputs[0], tuple(placed.index(axes[k]) for k in kept))
-            return expand(source, tuple(value.shape[k] for k in axes), kept)
+            kept_axes = tuple(k for k, axis in enumerate(axes) if axis in placed)
+            source = self.permuted(node.inputs[0], tuple(placed.index(axes[k]) for k in kept_axes))
+            return expand(source, tuple(value.shape[k] for k in axes), kept_axes)
         return permute(value, axes)

@@ -47,7 +47,9 @@ def _rows(graph: Graph) -> dict[Value, int] | None:
     for extent, where in classes.places():
         if extent < MANY or any(v.size > SMALL * extent for v in where):
             continue
-        moved = sum(v.size for v, place in where.items() if place > 0 and v.ndim > 1 and v in intermediate)
+        moved = sum(
+            v.size for v, position in where.items() if position > 0 and v.ndim > 1 and v in intermediate
+        )
         if moved >= gain and _has_small_products(graph, where):
             best, gain = where, moved
     return best
@@ -63,9 +65,9 @@ def _has_small_products(graph: Graph, where: dict[Value, int]) -> bool:
     return bool(products) and all(narrowest(node) < LARGE_SIDE for node in products)
 
 
-def _front(place: int, ndim: int) -> tuple[int, ...]:
+def _front(position: int, ndim: int) -> tuple[int, ...]:
     """Return the permutation that puts an axis first."""
-    return (place, *[k for k in range(ndim) if k != place])
+    return (position, *[k for k in range(ndim) if k != position])
 
 
 def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
@@ -77,7 +79,7 @@ class _Mover:
 
     def __init__(self, graph: Graph, rows: dict[Value, int]) -> None:
         self._graph = graph
-        self._rows = {value: place for value, place in rows.items() if place > 0}
+        self._rows = {value: position for value, position in rows.items() if position > 0}
         self._plain: dict[Value, Value] = {}
         self._moved: dict[Value, Value] = {}
 
@@ -100,27 +102,27 @@ class _Mover:
         self._plain.update(zip(node.outs, copy.outs, strict=True))
 
     def _as_was(self, value: Value) -> Value:
-        found = self._plain.get(value)
-        if found is None:
+        plain = self._plain.get(value)
+        if plain is None:
             moved = self._moved.get(value)
             if moved is None:
                 return value
-            found = self._plain[value] = permute(moved, _inverse(_front(self._rows[value], value.ndim)))
-        return found
+            plain = self._plain[value] = permute(moved, _inverse(_front(self._rows[value], value.ndim)))
+        return plain
 
     def _in_front(self, value: Value) -> Value:
         """Return the form with the rows first (of a value without such an axis, or with it there, the form as it was)."""
         if value not in self._rows:
             return self._as_was(value)
-        found = self._moved.get(value)
-        if found is None:
-            found = self._moved[value] = permute(self._as_was(value), _front(self._rows[value], value.ndim))
-        return found
+        moved = self._moved.get(value)
+        if moved is None:
+            moved = self._moved[value] = permute(self._as_was(value), _front(self._rows[value], value.ndim))
+        return moved
 
     def _order(self, value: Value) -> tuple[int, ...]:
         """Return which old axis stands where in the form with the rows first."""
-        place = self._rows.get(value)
-        return tuple(range(value.ndim)) if place is None else _front(place, value.ndim)
+        position = self._rows.get(value)
+        return tuple(range(value.ndim)) if position is None else _front(position, value.ndim)
 
     def _moved_node(self, node: Node) -> Value | None:
         """Return the output with the rows first, computed from inputs with the rows first."""

@@ -62,18 +62,18 @@ def _made_by(value: Value, op: Op) -> Node | None:
 
 def _consists_of(value: Value, number: float) -> bool:
     """Return whether a value is known to be this number everywhere; zeros of floats count by their signs."""
-    known = repeated_number(value)
-    if known is None or known.data is None or known.data != number:
+    repeated = repeated_number(value)
+    if repeated is None or repeated.data is None or repeated.data != number:
         return False
-    return number != 0 or known.dtype.kind != "f" or bool(np.signbit(known.data) == np.signbit(number))
+    return number != 0 or repeated.dtype.kind != "f" or bool(np.signbit(repeated.data) == np.signbit(number))
 
 
 def _add(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     x, y = inputs
-    for kept, other in ((x, y), (y, x)):
+    for term, other in ((x, y), (y, x)):
         negated = _made_by(other, negative)
         if negated is not None:
-            return subtract(kept, negated.inputs[0])
+            return subtract(term, negated.inputs[0])
     return _merged_choices(x, y)
 
 
@@ -118,9 +118,9 @@ def _where(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     c, a, b = inputs
     if a is b:
         return a
-    known = repeated_number(c)
-    if known is not None and known.data is not None:
-        return a if known.data else b
+    repeated = repeated_number(c)
+    if repeated is not None and repeated.data is not None:
+        return a if repeated.data else b
     padded, selected = _made_by(c, pad_row), _made_by(a, pad_row)
     if (
         padded is not None
@@ -181,20 +181,20 @@ def _sum(node: Node, inputs: tuple[Value, ...]) -> Value | None:
 def _axes_before(shape: Shape, reshaped: Shape, axes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the axes of which a reshape makes these, and all of extent 1, so that no loop over one element is left around the sum; None
     where it divides an axis of its operand into some of these and others."""
-    found = [axis for axis, extent in enumerate(shape) if extent == 1]
+    axes_summed = [axis for axis, extent in enumerate(shape) if extent == 1]
     before, after = ([axis for axis, extent in enumerate(s) if extent != 1] for s in (shape, reshaped))
     while before and after:  # terminates: each round takes an axis from both
-        group, made = [before.pop(0)], [after.pop(0)]
-        while (rows := prod(shape[k] for k in group)) != (others := prod(reshaped[k] for k in made)):
+        group, new_group = [before.pop(0)], [after.pop(0)]
+        while (rows := prod(shape[k] for k in group)) != (others := prod(reshaped[k] for k in new_group)):
             if rows < others:
                 group.append(before.pop(0))
             else:
-                made.append(after.pop(0))
-        summed = [axis in axes for axis in made]
+                new_group.append(after.pop(0))
+        summed = [axis in axes for axis in new_group]
         if any(summed) and not all(summed):
             return None
-        found += group if summed[0] else []
-    return tuple(sorted(found))
+        axes_summed += group if summed[0] else []
+    return tuple(sorted(axes_summed))
 
 
 def _expand(node: Node, inputs: tuple[Value, ...]) -> Value | None:
@@ -235,18 +235,18 @@ def _composed(outer: Node, inner: Node, scaling: Node) -> dict[str, tuple[int, .
 def _join(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     """Slices laid end to end in the order in which they were cut are what they were cut from."""
     axis: int = node.params["axis"]
-    whole: Value | None = None
+    source: Value | None = None
     reached = 0
     for piece in inputs:
         cut = _made_by(piece, slice_row)
-        if cut is None or (whole is not None and cut.inputs[0] is not whole):
+        if cut is None or (source is not None and cut.inputs[0] is not source):
             return None
-        whole = cut.inputs[0]
+        source = cut.inputs[0]
         starts = tuple(reached if k == axis else 0 for k in range(piece.ndim))
         if cut.params["starts"] != starts or any(stride != 1 for stride in cut.params["strides"]):
             return None
         reached += piece.shape[axis]
-    return whole
+    return source
 
 
 RULES: Final[dict[Op, Callable[[Node, tuple[Value, ...]], Value | None]]] = {

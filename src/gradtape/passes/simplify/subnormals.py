@@ -57,9 +57,9 @@ def share_vanishing_weights(graph: Graph) -> Graph:
             return None
         x, y, out = node.params["x"], node.params["y"], node.params["out"]
         product, share, axes = _split(inputs[position])
-        own, other = (x, y) if position == 0 else (y, x)
+        own_subscripts, other = (x, y) if position == 0 else (y, x)
         b = inputs[1 - position]
-        b = multiply(b, expand(share, b.shape, tuple([other.index(own[axis]) for axis in axes])))
+        b = multiply(b, expand(share, b.shape, tuple([other.index(own_subscripts[axis]) for axis in axes])))
         return (contract(product, b, x, y, out) if position == 0 else contract(b, product, x, y, out),)
 
     return rewrite(graph, rule)
@@ -76,13 +76,13 @@ def _place(node: Node) -> int | None:
     x, y, out = (frozenset(node.params[name]) for name in ("x", "y", "out"))
     if not (out & x - y and out & y - x):
         return None  # each product of a weight takes part in one other product alone
-    for position, own, others in ((0, node.params["x"], y), (1, node.params["y"], x)):
-        found = _weights(node.inputs[position])
+    for position, own_subscripts, others in ((0, node.params["x"], y), (1, node.params["y"], x)):
+        weights_found = _weights(node.inputs[position])
         other = node.inputs[1 - position].node
-        if found is None or other is None or not isinstance(other.op, Elementwise):
+        if weights_found is None or other is None or not isinstance(other.op, Elementwise):
             continue
-        subscripts = {own[axis] for axis in found[1]}
-        if subscripts <= others and not subscripts <= out and _vanishes(found[0], DEEPEST):
+        subscripts = {own_subscripts[axis] for axis in weights_found[1]}
+        if subscripts <= others and not subscripts <= out and _vanishes(weights_found[0], DEEPEST):
             return position
     return None
 
@@ -113,12 +113,12 @@ def _vanishes(weights: Value, depth: int) -> bool:
 
 def _split(product: Value) -> tuple[Value, Value, tuple[int, ...]]:
     """Return a product without the share of its weights, that share, and its axes in the product."""
-    found = _weights(product)
-    assert found is not None
-    weights, axes, other = found
+    weights_found = _weights(product)
+    assert weights_found is not None
+    weights, axes, other = weights_found
     dtype = weights.dtype
     small = less(fabs(weights), SMALL[dtype.itemsize])
-    one, factor = literal(1.0, dtype), SHARE[dtype.itemsize]
-    whole = multiply(weights, where(small, literal(factor, dtype), one))
-    share = where(small, literal(1.0 / factor, dtype), one)
-    return multiply(other, expand(whole, product.shape, axes)), share, axes
+    unit, factor = literal(1.0, dtype), SHARE[dtype.itemsize]
+    scaled = multiply(weights, where(small, literal(factor, dtype), unit))
+    share = where(small, literal(1.0 / factor, dtype), unit)
+    return multiply(other, expand(scaled, product.shape, axes)), share, axes

@@ -25,17 +25,17 @@ def scipy_function(name: str) -> Callable[..., Any]:
     """Return a function of `scipy.linalg`."""
     import scipy.linalg  # late: it takes a while, and programs without these routines do without it
 
-    found: Callable[..., Any] = getattr(scipy.linalg, name)
-    return found
+    function: Callable[..., Any] = getattr(scipy.linalg, name)
+    return function
 
 
 def total(*terms: Value | None) -> Value | None:
     """Return the sum of those terms that are there."""
-    found: Value | None = None
+    sum_of_terms: Value | None = None
     for term in terms:
         if term is not None:
-            found = term if found is None else found + term
-    return found
+            sum_of_terms = term if sum_of_terms is None else sum_of_terms + term
+    return sum_of_terms
 
 
 def common_dtypes(*dtypes: np.dtype[Any], **params: Any) -> tuple[np.dtype[Any], ...]:
@@ -98,12 +98,12 @@ def _both(x: Value | None) -> Value | None:
 
 def _product(*factors: Value | None) -> Value | None:
     """Return a product, None where a factor is."""
-    found, *others = factors
+    result, *others = factors
     for other in others:
-        if found is None or other is None:
+        if result is None or other is None:
             return None
-        found = matmul(found, other)
-    return found
+        result = matmul(result, other)
+    return result
 
 
 def _riccati_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
@@ -162,14 +162,14 @@ def discrete_lyapunov(a: Value, q: Value, bilinear: bool | None = None) -> Value
     n = a.shape[-1]
     dtype = np.result_type(a.dtype, q.dtype)
     a, q = convert(a, dtype), convert(q, dtype)
-    one = expand(constant(np.eye(n, dtype=dtype)), a.shape, (a.ndim - 2, a.ndim - 1))
+    unit = expand(constant(np.eye(n, dtype=dtype)), a.shape, (a.ndim - 2, a.ndim - 1))
     ah = adjoint(a)
     if n >= BILINEAR if bilinear is None else bilinear:
         # with b = (a.H - 1) / (a.H + 1), the same x solves b.H x + x b = -2 / (a + 1) q / (a.H + 1)
-        b = _over(ah - one, ah + one)
-        right = _over(solved(a + one, q), ah + one) * 2
-        found: Value = sylvester(adjoint(b), b, -right)
-        return found
+        b = _over(ah - unit, ah + unit)
+        right = _over(solved(a + unit, q), ah + unit) * 2
+        solution: Value = sylvester(adjoint(b), b, -right)
+        return solution
     lead = a.shape[:-2]
     left = expand(a, (*lead, n, n, n, n), (*range(len(lead)), len(lead), len(lead) + 2))
     other = conjugate(a) if a.dtype.kind == "c" else a
@@ -181,8 +181,8 @@ def discrete_lyapunov(a: Value, q: Value, bilinear: bool | None = None) -> Value
 
 def _stable(a: Value, b: Value, q: Value, r: Value, e: Value, s: Value) -> list[Value]:
     def definite(x: Value) -> Value:
-        found: Value = (x + adjoint(x)) * 0.05 + np.eye(x.shape[-1], dtype=x.dtype)
-        return found
+        matrix: Value = (x + adjoint(x)) * 0.05 + np.eye(x.shape[-1], dtype=x.dtype)
+        return matrix
 
     return [a * 0.3, b, definite(q), definite(r), e * 0.05 + np.eye(e.shape[-1], dtype=e.dtype), s * 0.05]
 

@@ -46,32 +46,32 @@ def size(a: Any, axis: Any = None) -> int:
     return math.prod(x.shape[axis] for axis in some_axes(axis, x.ndim))
 
 
-def complete_shape(wanted: Shape, size: int) -> Shape:
+def complete_shape(shape: Shape, size: int) -> Shape:
     """Return a shape with its -1, if any, replaced by what follows from the size."""
-    known = math.prod(extent for extent in wanted if extent != -1)
-    unknown = sum(extent == -1 for extent in wanted)
+    known_size = math.prod(extent for extent in shape if extent != -1)
+    unknown = sum(extent == -1 for extent in shape)
     if unknown > 1:
         raise ValueError("can only specify one unknown dimension")
-    if any(extent < -1 for extent in wanted):
+    if any(extent < -1 for extent in shape):
         raise ValueError("negative dimensions not allowed")
-    if unknown and (known == 0 or size % known):
+    if unknown and (known_size == 0 or size % known_size):
         raise ShapeError(
-            f"cannot reshape array of size {size} into shape {wanted}",
+            f"cannot reshape array of size {size} into shape {shape}",
             where=here.site,
             remedy=f"the extents other than -1 must divide {size}",
         )
-    return tuple(size // known if extent == -1 else extent for extent in wanted)
+    return tuple(size // known_size if extent == -1 else extent for extent in shape)
 
 
-def reshape_in_order(x: Value, wanted: Shape, order: str) -> Value:
+def reshape_in_order(x: Value, shape: Shape, order: str) -> Value:
     """Return `x` reshaped with its elements read and written in C or Fortran order."""
-    wanted = complete_shape(wanted, x.size)
+    shape = complete_shape(shape, x.size)
     if order == "F":
         transposed = permute(x, tuple(range(x.ndim))[::-1])
-        return permute(reshape(transposed, wanted[::-1]), tuple(range(len(wanted)))[::-1])
+        return permute(reshape(transposed, shape[::-1]), tuple(range(len(shape)))[::-1])
     if order not in ("C", "A", "K"):
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
-    return reshape(x, wanted)
+    return reshape(x, shape)
 
 
 @implements(
@@ -157,8 +157,8 @@ def swapaxes(a: Any, axis1: Any, axis2: Any) -> Value:
 def moved(x: Value, source: tuple[int, ...], destination: tuple[int, ...]) -> Value:
     """Return `x` with some axes moved (all non-negative)."""
     order = [axis for axis in range(x.ndim) if axis not in source]
-    for place, axis in sorted(zip(destination, source, strict=True)):
-        order.insert(place, axis)
+    for position, axis in sorted(zip(destination, source, strict=True)):
+        order.insert(position, axis)
     return permute(x, tuple(order))
 
 
@@ -185,13 +185,13 @@ def rollaxis(a: Any, axis: Any, start: Any = 0) -> Value:
     """Follow `numpy.rollaxis`."""
     x = as_array(a)
     source = one_axis(axis, x.ndim)
-    place = as_int(start, "start")
-    place = place + x.ndim if place < 0 else place
-    if not 0 <= place <= x.ndim:
+    position = as_int(start, "start")
+    position = position + x.ndim if position < 0 else position
+    if not 0 <= position <= x.ndim:
         raise np.exceptions.AxisError(
             f"'start' arg requires {-x.ndim} <= start < {x.ndim + 1}, but {start} was passed in"
         )
-    return moved(x, (source,), (place - 1 if source < place else place,))
+    return moved(x, (source,), (position - 1 if source < position else position,))
 
 
 @implements(
@@ -230,18 +230,18 @@ def expand_dims(a: Any, axis: Any) -> Value:
 )
 def broadcast_to_(array: Any, shape: Any, subok: bool = False) -> Value:
     """Follow `numpy.broadcast_to`."""
-    x, wanted = as_array(array), as_shape(shape)
+    x, target = as_array(array), as_shape(shape)
     try:
-        fits = np.broadcast_shapes(x.shape, wanted) == wanted
+        fits = np.broadcast_shapes(x.shape, target) == target
     except ValueError:
         fits = False
     if not fits:
         raise ShapeError(
-            f"operands could not be broadcast together with remapped shapes: {x.shape} to {wanted}",
+            f"operands could not be broadcast together with remapped shapes: {x.shape} to {target}",
             where=here.site,
             remedy="every trailing extent must be 1 or the wanted one",
         )
-    return broadcast_to(x, wanted)
+    return broadcast_to(x, target)
 
 
 @implements(np.broadcast_arrays, samples=(sample((3,), (2, 1)), sample((2, 3)), sample((2,), (3,))))

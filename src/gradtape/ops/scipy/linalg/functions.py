@@ -31,18 +31,18 @@ NEARLY: Final = 1e6
 """Rounding errors up to which SciPy takes the imaginary part of a function of a real matrix for zero."""
 
 
-def _real_again(x: Value, found: Value) -> Value:
+def _real_again(x: Value, result: Value) -> Value:
     """Return a function of a real matrix as real numbers where its imaginary part is no more than rounding.
 
     Where that cannot be known (`gt.vmap`), results are real, and NaN where they ought to be complex.
     """
     if x.dtype.kind == "c":
-        return found
-    rest = FUNCTIONS[np.any](absolute(imag(found)) > NEARLY * float(np.finfo(x.dtype).eps))
-    flag = known(convert(rest, INT64))
+        return result
+    is_complex = FUNCTIONS[np.any](absolute(imag(result)) > NEARLY * float(np.finfo(x.dtype).eps))
+    flag = known(convert(is_complex, INT64))
     if flag is None:
-        return where(rest, np.nan, real(found))
-    return found if flag else real(found)
+        return where(is_complex, np.nan, real(result))
+    return result if flag else real(result)
 
 
 @borrows("scipy.linalg.logm")
@@ -61,8 +61,8 @@ def fractional_matrix_power(A: Any, t: Any) -> Value:
         power = reshape(t, (*t.shape, 1, 1)) if t.ndim else t
         return _real_again(x, expm(matrix_derivative(x, name="logm") * power))
     if t == int(t):
-        found: Value = FUNCTIONS[np.linalg.matrix_power](x, int(t))
-        return found
+        power_of_matrix: Value = FUNCTIONS[np.linalg.matrix_power](x, int(t))
+        return power_of_matrix
     x = in_double(x)
     return _real_again(x, matrix_derivative(x, name="fractional_matrix_power", power=float(t)))
 
@@ -71,8 +71,8 @@ def fractional_matrix_power(A: Any, t: Any) -> Value:
 def scipy_sqrtm(A: Any, disp: Any = True, blocksize: Any = None) -> Value:
     """Follow `scipy.linalg.sqrtm`."""
     x = square(inexact(A, "A"))
-    found = sqrtm(x)
-    return _real_again(x, found)
+    square_root = sqrtm(x)
+    return _real_again(x, square_root)
 
 
 @borrows("scipy.linalg.signm")
@@ -91,8 +91,8 @@ def funm(A: Any, func: Any, disp: bool = True) -> Any:
         raise refuse("scipy.linalg.funm with disp=False", "omit it")
     numbers, vectors = eig.results(x, left=False)
     values = convert(as_array(HOOKS.call(func, numbers)), vectors.dtype)
-    found = adjoint(solved(adjoint(vectors), adjoint(scaled_columns(vectors, values))))
-    return _real_again(x, found)
+    result = adjoint(solved(adjoint(vectors), adjoint(scaled_columns(vectors, values))))
+    return _real_again(x, result)
 
 
 # The exponential
@@ -110,8 +110,8 @@ def _frechet(a: Value, e: Value) -> tuple[Value, Value]:
     n = a.shape[-1]
     above = FUNCTIONS[np.triu](absolute(a) + absolute(e), 1)
     is_lower = equal(FUNCTIONS[np.max](above, axis=(a.ndim - 2, a.ndim - 1), keepdims=True, initial=0), 0)
-    whole = expm(_nested(a, e, is_lower))
-    first, second = cut_rows(whole, 0, n), cut_rows(whole, n, 2 * n)
+    exponential = expm(_nested(a, e, is_lower))
+    first, second = cut_rows(exponential, 0, n), cut_rows(exponential, n, 2 * n)
     return cut_columns(first, 0, n), where(is_lower, cut_columns(second, 0, n), cut_columns(first, n, 2 * n))
 
 

@@ -143,8 +143,8 @@ def scipy_solve(
             )
         if kind == "pos":
             return as_given(_factored(cholesky(lower_of(left, not lower)), right), single)
-        whole = completed(left, bool(lower), hermitian=kind == "her")
-        return as_given(solved(whole, right), single)
+        full_matrix = completed(left, bool(lower), hermitian=kind == "her")
+        return as_given(solved(full_matrix, right), single)
     if kind in ("upper", "lower"):
         return as_given(_triangular(left, right, kind == "lower", bool(transposed)), single)
     if kind == "diagonal":
@@ -200,16 +200,18 @@ def scipy_norm(
     a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True
 ) -> Value:
     """Follow `scipy.linalg.norm`, which is a number of Python's where a routine of BLAS or LAPACK computes it."""
-    found = norm(a, ord, axis, keepdims)
+    size_of_matrix = norm(a, ord, axis, keepdims)
     by_routine = {1: (None, 2), 2: (1, np.inf)}.get(np.ndim(a), ()) if axis is None and not keepdims else ()
-    return in_double(found) if ord in by_routine else found
+    return in_double(size_of_matrix) if ord in by_routine else size_of_matrix
 
 
 def completed(x: Value, lower: bool, hermitian: bool = True) -> Value:
     """Return the symmetric matrices of which one triangle is given."""
     sign = -1 if lower else 1
-    rest = weighted(x, lambda d: d * sign > 0)
-    return weighted(x, lambda d: d * sign >= 0) + (adjoint(rest) if hermitian else transpose_last(rest))
+    other_triangle = weighted(x, lambda d: d * sign > 0)
+    return weighted(x, lambda d: d * sign >= 0) + (
+        adjoint(other_triangle) if hermitian else transpose_last(other_triangle)
+    )
 
 
 _PADE = (
@@ -292,21 +294,21 @@ def expm(A: Any) -> Value:
         return matrix_derivative(x, name="expm")
     times = int(count)
     corrects = times > _MANY_SQUARINGS and bool(known(_is_triangular(x)))
-    whole, x = x, x * 0.5**times
-    one = identity_like(x)
+    unscaled, x = x, x * 0.5**times
+    unit = identity_like(x)
     second = matmul(x, x)
     fourth = matmul(second, second)
     sixth = matmul(second, fourth)
     c = _PADE
     odd = matmul(sixth, sixth * c[13] + fourth * c[11] + second * c[9])
-    odd = matmul(x, odd + sixth * c[7] + fourth * c[5] + second * c[3] + one * c[1])
+    odd = matmul(x, odd + sixth * c[7] + fourth * c[5] + second * c[3] + unit * c[1])
     even = matmul(sixth, sixth * c[12] + fourth * c[10] + second * c[8])
-    even = even + sixth * c[6] + fourth * c[4] + second * c[2] + one * c[0]
+    even = even + sixth * c[6] + fourth * c[4] + second * c[2] + unit * c[0]
     result = solved(even - odd, even + odd)
     if corrects:
         result = _with_exact_diagonal(result, x)
     for left in reversed(range(times)):
         result = matmul(result, result)
         if corrects:
-            result = _with_exact_diagonal(result, whole * 0.5**left)
+            result = _with_exact_diagonal(result, unscaled * 0.5**left)
     return result

@@ -60,23 +60,23 @@ def _restored(option: Any) -> Any:
 def _evaluate(x: NDArray, *, function: str, options: Options) -> tuple[NDArray, ...]:
     import scipy.ndimage
 
-    found = getattr(scipy.ndimage, function)(x, **{name: _restored(option) for name, option in options})
-    return tuple([np.asarray(part) for part in (found if isinstance(found, tuple) else (found,))])
+    results = getattr(scipy.ndimage, function)(x, **{name: _restored(option) for name, option in options})
+    return tuple([np.asarray(part) for part in (results if isinstance(results, tuple) else (results,))])
 
 
 def _results(shape: Shape, function: str, options: Options) -> list[tuple[Shape, np.dtype[Any]]]:
     """Return the shapes and dtypes of the results."""
-    given = dict(options)
+    settings = dict(options)
     if function in BINARY:
         return [(shape, np.dtype(bool))]
     if function == "label":
         return [(shape, np.dtype(np.int32)), ((), np.dtype(int))]
     if function == "watershed_ift":
-        return [(shape, np.dtype(given["markers"][1]))]
-    metric = given.get("metric", "chessboard" if function.endswith("cdt") else "euclidean")
+        return [(shape, np.dtype(settings["markers"][1]))]
+    metric = settings.get("metric", "chessboard" if function.endswith("cdt") else "euclidean")
     kind = np.int32 if function.endswith("cdt") else np.float64 if metric == "euclidean" else np.uint32
-    found = [(shape, np.dtype(kind))] if given.get("return_distances", True) else []
-    return found + ([((len(shape), *shape), np.dtype(np.int32))] if given.get("return_indices") else [])
+    results = [(shape, np.dtype(kind))] if settings.get("return_distances", True) else []
+    return results + ([((len(shape), *shape), np.dtype(np.int32))] if settings.get("return_indices") else [])
 
 
 def _row(rank: int) -> Callback:
@@ -100,17 +100,17 @@ def _follow(name: str) -> Callable[..., Any]:
     def follow(input: Any, *args: Any, **kwargs: Any) -> Any:
         import scipy.ndimage
 
-        given = inspect.signature(getattr(scipy.ndimage, name)).bind(None, *args, **kwargs).arguments
-        own = [key for key, argument in given.items() if argument is not None]
+        arguments = inspect.signature(getattr(scipy.ndimage, name)).bind(None, *args, **kwargs).arguments
+        stated = [key for key, argument in arguments.items() if argument is not None]
         for key in ("output", "distances", "indices"):
-            if key in own:
+            if key in stated:
                 raise TypeError(f"scipy.ndimage.{name} of a traced array does not write into {key}")
         x = stop_gradient(as_array(input, "input"))
         if x.ndim not in _ROWS:
             raise ValueError(f"scipy.ndimage.{name} of a traced array has 1 to {RANKS} axes")
-        options = tuple([(key, _as_literal(given[key])) for key in own])
-        found = _ROWS[x.ndim].results(x, function=name, options=options)
-        return found[0] if len(found) == 1 else found
+        options = tuple([(key, _as_literal(arguments[key])) for key in stated])
+        results = _ROWS[x.ndim].results(x, function=name, options=options)
+        return results[0] if len(results) == 1 else results
 
     return follow
 

@@ -309,18 +309,18 @@ poch = special(
 
 def _binom_slope(z: Value, n: Value, k: Value, in_n: bool) -> Value:
     """Zeros are those of 1 / gamma(n - k + 1), for k > n, and of 1 / gamma(k + 1), for k < 0: there the factors are differentiated."""
-    rest, own = n - k + 1.0, k + 1.0
-    plain = greater(rest, 0.5) & greater(own, 0.5)
-    right, left = where(plain, rest, 1.0), where(plain, 1.0, rest)
-    above, below = where(plain, own, 1.0), where(plain, 1.0, own)
-    whole, one, other = gamma(where(plain, 1.0, n + 1.0)), rgamma(below), rgamma(left)
-    in_rest = whole * one * rgamma_slope(other, left)
+    upper, lower = n - k + 1.0, k + 1.0
+    plain = greater(upper, 0.5) & greater(lower, 0.5)
+    right, left = where(plain, upper, 1.0), where(plain, 1.0, upper)
+    above, below = where(plain, lower, 1.0), where(plain, 1.0, lower)
+    numerator, below_factor, other = gamma(where(plain, 1.0, n + 1.0)), rgamma(below), rgamma(left)
+    in_rest = numerator * below_factor * rgamma_slope(other, left)
     if in_n:
         return where(plain, z * psi_step(right, where(plain, k, 0.0)), z * psi(n + 1.0) + in_rest)
     return where(
         plain,
         z * psi_step(above, where(plain, n - 2.0 * k, 0.0)),
-        whole * other * rgamma_slope(one, below) - in_rest,
+        numerator * other * rgamma_slope(below_factor, below) - in_rest,
     )
 
 
@@ -356,8 +356,8 @@ def hurwitz_slope(s: Value, q: Value) -> Value:
     far = q + 12.0
     level = log(far)
     decay = exp(-s * level)
-    rest = s - 1.0
-    total = total - far * decay * (level / rest + 1.0 / (rest * rest)) - 0.5 * level * decay
+    exponent = s - 1.0
+    total = total - far * decay * (level / exponent + 1.0 / (exponent * exponent)) - 0.5 * level * decay
     inverse = 1.0 / far
     product, slope = s, 1.0 + 0.0 * s
     power = inverse

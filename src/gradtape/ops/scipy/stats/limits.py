@@ -46,8 +46,8 @@ def _power(x: Value, c: Value) -> Value:
     return x * special("exprel", c * x)
 
 
-def _values(*given: Any) -> list[Value]:
-    return [as_array(each) for each in given]
+def _values(*parameters: Any) -> list[Value]:
+    return [as_array(each) for each in parameters]
 
 
 # Generalised extreme values and generalised Pareto
@@ -90,18 +90,18 @@ STANDARD_TERMS: Final = 18
 
 def _exponential(series: NDArray) -> NDArray:
     """Return the exponential of a power series without a constant term."""
-    found = np.zeros_like(series)
-    found[0] = 1.0
+    exponential = np.zeros_like(series)
+    exponential[0] = 1.0
     for n in range(1, len(series)):
-        found[n] = sum(k * series[k] * found[n - k] for k in range(1, n + 1)) / n
-    return found
+        exponential[n] = sum(k * series[k] * exponential[n - k] for k in range(1, n + 1)) / n
+    return exponential
 
 
 def _quotient(first: NDArray, second: NDArray) -> NDArray:
-    found = np.zeros_like(first)
+    quotient = np.zeros_like(first)
     for n in range(len(first)):
-        found[n] = (first[n] - found[:n] @ second[n:0:-1]) / second[0]
-    return found
+        quotient[n] = (first[n] - quotient[:n] @ second[n:0:-1]) / second[0]
+    return quotient
 
 
 @cache
@@ -120,9 +120,9 @@ def _moment_series() -> NDArray:
         logarithms[k, 1] = -np.euler_gamma * k
     # Divided by powers of g(1), so that the linear terms cancel exactly.
     ratios = [_exponential(logarithms[k] - k * logarithms[1]) for k in range(5)]
-    one = _exponential(logarithms[1])
+    first_moment = _exponential(logarithms[1])
     count = STANDARD_TERMS
-    mean = -one[1 : count + 1]
+    mean = -first_moment[1 : count + 1]
     second = (ratios[2] - ratios[0])[2 : count + 2]
     third = -(ratios[3] - 3 * ratios[2] + 2 * ratios[0])[3 : count + 3]
     fourth = (ratios[4] - 4 * ratios[3] + 6 * ratios[2] - 3 * ratios[0])[4 : count + 4]
@@ -131,16 +131,16 @@ def _moment_series() -> NDArray:
     skew = np.convolve(third, _exponential(-1.5 * logarithm))[:count] / scale**1.5
     excess = _quotient(fourth, np.convolve(second, second)[:count])
     excess[0] -= 3.0
-    variance = np.convolve(second, np.convolve(one[:count], one[:count])[:count])[:count]
+    variance = np.convolve(second, np.convolve(first_moment[:count], first_moment[:count])[:count])[:count]
     return np.stack([mean, variance, skew, excess])
 
 
 def _logarithm(series: NDArray) -> NDArray:
     """Return the logarithm of a power series that begins with 1."""
-    found = np.zeros_like(series)
+    logarithm = np.zeros_like(series)
     for n in range(1, len(series)):
-        found[n] = series[n] - sum(k * found[k] * series[n - k] for k in range(1, n)) / n
-    return found
+        logarithm[n] = series[n] - sum(k * logarithm[k] * series[n - k] for k in range(1, n)) / n
+    return logarithm
 
 
 @private_rule("genextreme_gen._stats")
@@ -158,15 +158,15 @@ def genextreme_stats(self: Any, c: Any) -> tuple[Value, ...]:
         signs * (-g[3] + (g[2] + 2.0 * spread) * g[1]) / (spread * sqrt(spread)),
         (g[4] + (-4.0 * g[3] + 3.0 * (g[2] + spread) * g[1]) * g[1]) / (spread * spread) - 3.0,
     )
-    found = []
+    statistics = []
     for k, (coefficients, formula) in enumerate(zip(_moment_series(), far, strict=True)):
         series: Value | float = 0.0
         for coefficient in coefficients[::-1]:
             series = float(coefficient) + inner * series
         last = -1.0 / (k + 1)
         formula = where(equal(outer, last), np.inf, where(less(outer, last), np.nan, formula))
-        found.append(where(near, series, formula))
-    return tuple(found)
+        statistics.append(where(near, series, formula))
+    return tuple(statistics)
 
 
 @private_rule("genpareto_gen._logpdf")

@@ -89,15 +89,15 @@ def whole_number(x: Any, function: str, argument: str) -> NDArray:
     UnsupportedFunctionError
         If they are traced.
     """
-    known = HOOKS.numbers(x) if isinstance(x, Value) else np.asarray(x)
-    if known is None:
+    numbers = HOOKS.numbers(x) if isinstance(x, Value) else np.asarray(x)
+    if numbers is None:
         raise UnsupportedFunctionError(
             f"scipy.special.{function} with a traced {argument} is not supported",
             where=here.site,
             why="the formula depends on it",
             remedy="pass a number or an array of numbers that is not traced",
         )
-    return np.asarray(known)
+    return np.asarray(numbers)
 
 
 def _orders(function: str, n: Any, m: Any) -> tuple[NDArray, NDArray]:
@@ -132,14 +132,14 @@ def _factor(n: NDArray, m: NDArray, normal: float | None) -> NDArray:
 def _jacobi(n: NDArray, m: NDArray, z: Value, count: int) -> list[Value]:
     """Return Jacobi's polynomial of degree n - abs(m) and its first derivatives."""
     size = np.abs(m)
-    found = []
+    derivatives = []
     for k in range(count + 1):
         degree = np.where(n - size >= k, n - size - k, 0)
         rising = np.prod([n + size + 1.0 + i for i in range(k)], axis=0) * 0.5**k
         rising = np.where(n - size >= k, rising, 0.0)
         both = (size + k) * 1.0
-        found.append(constant(rising) * eval_jacobi(degree.astype(np.int64), both, both, z))
-    return found
+        derivatives.append(constant(rising) * eval_jacobi(degree.astype(np.int64), both, both, z))
+    return derivatives
 
 
 def _associated(n: NDArray, m: NDArray, z: Value, count: int, normal: float | None) -> list[Value]:
@@ -155,13 +155,13 @@ def _associated(n: NDArray, m: NDArray, z: Value, count: int, normal: float | No
             square, np.where(needed, 0.5 * size - shift, 0.0)
         )
 
-    one = np.ones_like(size)
-    results = [raised(0.0, one) * j[0]]
+    unit = np.ones_like(size)
+    results = [raised(0.0, unit) * j[0]]
     if count > 0:
-        results.append(raised(0.0, one) * j[1] - raised(1.0, size) * z * j[0])
+        results.append(raised(0.0, unit) * j[1] - raised(1.0, size) * z * j[0])
     if count > 1:
         bent = raised(2.0, size * (size - 2.0)) * z * z - raised(1.0, size)
-        results.append(raised(0.0, one) * j[2] - 2.0 * raised(1.0, size) * z * j[1] + bent * j[0])
+        results.append(raised(0.0, unit) * j[2] - 2.0 * raised(1.0, size) * z * j[1] + bent * j[0])
     return [constant(factor) * result for result in results]
 
 
@@ -177,16 +177,16 @@ def _spherical(n: NDArray, m: NDArray, theta: Value, count: int) -> list[Value]:
         needed = coefficient != 0
         return constant(np.where(needed, coefficient, 0.0)) * power(s, np.where(needed, size + shift, 0.0))
 
-    one = np.ones_like(size)
-    results = [raised(0.0, one) * j[0]]
+    unit = np.ones_like(size)
+    results = [raised(0.0, unit) * j[0]]
     if count > 0:
-        results.append(side * (raised(-1.0, size) * c * j[0] - raised(1.0, one) * j[1]))
+        results.append(side * (raised(-1.0, size) * c * j[0] - raised(1.0, unit) * j[1]))
     if count > 1:
         results.append(
             raised(-2.0, size * (size - 1.0)) * c * c * j[0]
             - raised(0.0, size) * j[0]
             - raised(0.0, 2.0 * size + 1.0) * c * j[1]
-            + raised(2.0, one) * j[2]
+            + raised(2.0, unit) * j[2]
         )
     return [constant(factor) * result for result in results]
 
@@ -233,8 +233,8 @@ def legendre_p_all(n: Any, z: Any, *, diff_n: Any = 0) -> Value:
     """Return the polynomials of all degrees up to n, as `scipy.special.legendre_p_all`."""
     x = _floating(z, "z")
     degrees = np.arange(int(whole_number(n, "legendre_p_all", "n")) + 1).reshape(-1, *[1] * x.ndim)
-    made = _jacobi(degrees, np.zeros_like(degrees), x, _count(diff_n, "legendre_p_all"))
-    return convert(stack(*made), x.dtype)
+    polynomials = _jacobi(degrees, np.zeros_like(degrees), x, _count(diff_n, "legendre_p_all"))
+    return convert(stack(*polynomials), x.dtype)
 
 
 @borrows("scipy.special.assoc_legendre_p.__call__")
@@ -321,10 +321,12 @@ def sph_harm_y_all(n: Any, m: Any, theta: Any, phi: Any, *, diff_n: Any = 0) -> 
     grid = _grid(
         whole_number(n, "sph_harm_y_all", "n"), whole_number(m, "sph_harm_y_all", "m"), angles[0].ndim
     )
-    found = _harmonics(*grid, *angles, _count(diff_n, "sph_harm_y_all"))
+    harmonics = _harmonics(*grid, *angles, _count(diff_n, "sph_harm_y_all"))
     dtype = whole_dtype(np.result_type(*[angle.dtype for angle in angles]))
     return (
-        tuple([convert(part, dtype) for part in found]) if isinstance(found, tuple) else convert(found, dtype)
+        tuple([convert(part, dtype) for part in harmonics])
+        if isinstance(harmonics, tuple)
+        else convert(harmonics, dtype)
     )
 
 
