@@ -61,7 +61,7 @@ def progress(items: Sequence[T], what: str, weights: Sequence[int], unit: str) -
 
 
 @contextmanager
-def counting(what: str, unit: str, count: Callable[[], int]) -> Iterator[None]:
+def counting(description: str, unit: str, count: Callable[[], int]) -> Iterator[None]:
     """Show a progress bar if the code inside takes longer than two seconds.
 
     Parameters
@@ -77,7 +77,7 @@ def counting(what: str, unit: str, count: Callable[[], int]) -> Iterator[None]:
     if not config.progress or _work is not None:  # nested work is part of the bar that there is
         yield
         return
-    work = _Work(what, unit, count)
+    work = _Work(description, unit, count)
     try:  # Ctrl-C may come at any line
         _work = work
         _watch()
@@ -137,8 +137,8 @@ class _Work:
 
     __slots__ = ("_begin", "_closed", "_count", "_late", "_over", "_unit", "_what")
 
-    def __init__(self, what: str, unit: str, count: Callable[[], int]) -> None:
-        self._what = what
+    def __init__(self, description: str, unit: str, count: Callable[[], int]) -> None:
+        self._what = description
         self._unit = unit
         self._count = count
         self._begin = time.perf_counter()
@@ -225,20 +225,20 @@ ended_before_fork(_end_watcher)
 renewed_in_child(_forget)
 
 
-def _bar(what: str, total: int | None, unit: str) -> _Text | Any:
+def _bar(description: str, total: int | None, unit: str) -> _Text | Any:
     notebook = "ipykernel.zmqshell" in sys.modules
     stream = sys.stdout if notebook else sys.stderr  # notebooks show what is on standard error as a failure
     if not notebook and not _is_terminal(stream):
-        return _Lines(what, total, unit, stream)
+        return _Lines(description, total, unit, stream)
     if importlib.util.find_spec("tqdm") is None:
-        return _Text(what, total, unit, stream)
+        return _Text(description, total, unit, stream)
     if notebook and importlib.util.find_spec("ipywidgets") is not None:
         from tqdm.auto import tqdm  # without ipywidgets it warns
 
-        return tqdm(total=total, desc=what, unit=f" {unit}s")
+        return tqdm(total=total, desc=description, unit=f" {unit}s")
     from tqdm import tqdm
 
-    return tqdm(total=total, desc=what, unit=f" {unit}s", file=stream)
+    return tqdm(total=total, desc=description, unit=f" {unit}s", file=stream)
 
 
 def _is_terminal(stream: Any) -> bool:
@@ -250,8 +250,8 @@ class _Text:
 
     __slots__ = ("_done", "_stream", "_total", "_unit", "_what")
 
-    def __init__(self, what: str, total: int | None, unit: str, stream: TextIO) -> None:
-        self._what = what
+    def __init__(self, description: str, total: int | None, unit: str, stream: TextIO) -> None:
+        self._what = description
         self._stream = stream
         self._total = total
         self._unit = unit
@@ -277,8 +277,8 @@ class _Lines(_Text):
 
     __slots__ = ("_due", "_pause", "_shown")
 
-    def __init__(self, what: str, total: int | None, unit: str, stream: TextIO) -> None:
-        super().__init__(what, total, unit, stream)
+    def __init__(self, description: str, total: int | None, unit: str, stream: TextIO) -> None:
+        super().__init__(description, total, unit, stream)
         self._due = 0.0
         self._pause = PATIENCE
         self._shown = -1

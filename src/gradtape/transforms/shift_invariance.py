@@ -71,17 +71,17 @@ def cancelling_shifts(
         return set()
     target_set = set(targets)
     readers: dict[Value, list[int]] = {}
-    for place, node in enumerate(nodes):
+    for position, node in enumerate(nodes):
         for value in visible_inputs(node):
             if value in active:
-                readers.setdefault(value, []).append(place)
+                readers.setdefault(value, []).append(position)
     return {value for value in candidates if _cancels(value, nodes, readers, target_set)}
 
 
 def _candidates(
     nodes: Sequence[Node], sources: Collection[Value], active: Collection[Value]
 ) -> dict[Value, None]:
-    found: dict[Value, None] = {}
+    candidates: dict[Value, None] = {}
     for node in nodes:
         if node.op.shift is not DIFFERENCE:
             continue
@@ -93,8 +93,8 @@ def _candidates(
         if maker is None or root in sources or root.dtype.kind != "f":
             continue
         if maker.op.shift in EXTREMA or maker.op is clip or (m.node is not None and m.node.op is expand_row):
-            found[root] = None
-    return found
+            candidates[root] = None
+    return candidates
 
 
 def _root(value: Value) -> Value:
@@ -118,11 +118,11 @@ def _cancels(
     pending = list(readers.get(value, ()))
     previous = -1
     while pending:
-        place = heappop(pending)
-        if place == previous:
+        position = heappop(pending)
+        if position == previous:
             continue
-        previous = place
-        node = nodes[place]
+        previous = position
+        node = nodes[position]
         outs = [out for out in node.outs if carries_derivatives(out.dtype)]
         if not outs or node.op is stop_gradient:
             continue
@@ -166,12 +166,14 @@ def _contract(node: Node, shifts: Shifts) -> Shift | None:
     total: Shift | None = None
     for subscripts, shift in zip((x, y), shifts, strict=True):
         if shift is not None:
-            own = dict(zip(subscripts, shift.axes, strict=True))
+            shift_of_subscripts = dict(zip(subscripts, shift.axes, strict=True))
             if not shift.base or any(
-                own[subscript] is not None for subscript in subscripts if subscript not in out
+                shift_of_subscripts[subscript] is not None for subscript in subscripts if subscript not in out
             ):
                 raise NotAShift
-            total = added(total, shift._replace(axes=tuple(own.get(subscript) for subscript in out)), 1)
+            total = added(
+                total, shift._replace(axes=tuple(shift_of_subscripts.get(subscript) for subscript in out)), 1
+            )
     return total
 
 
@@ -181,9 +183,12 @@ def _index_map(node: Node, op: IndexMap, shifts: Shifts) -> Shift | None:
     if op.inside is not None and not shift.base:
         raise NotAShift
     axes: Axes = (None,) * node.out.ndim
-    if any(own is not None for own in shift.axes):
+    if any(shift_axis is not None for shift_axis in shift.axes):
         images = op.axis_images(node)
-        if any(own is not None and image is None for own, image in zip(shift.axes, images, strict=True)):
+        if any(
+            shift_axis is not None and image is None
+            for shift_axis, image in zip(shift.axes, images, strict=True)
+        ):
             raise NotAShift
         placed = dict(zip(images, shift.axes, strict=True))
         axes = tuple([placed.get(axis) for axis in range(node.out.ndim)])

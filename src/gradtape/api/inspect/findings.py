@@ -135,14 +135,14 @@ def copied_point(function: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict
             return None
         primal = options["function"]
         selection = selection_of(primal, options.get("argnums"), options.get("argnames"), "check")
-        places = selection.places(args, kwargs)
+        chosen_places = selection.places(args, kwargs)
         kept_args, kept_kwargs = copied(args), copied(kwargs)
-        chosen = selection.chosen(kept_args, kept_kwargs, places)
+        chosen = selection.chosen(kept_args, kept_kwargs, chosen_places)
     except (GradtapeError, TypeError, ValueError):  # the call itself will say so
         return None
 
     def of_chosen(*parts: Any) -> Any:
-        arguments, keywords = selection.replaced(kept_args, kept_kwargs, places, parts)
+        arguments, keywords = selection.replaced(kept_args, kept_kwargs, chosen_places, parts)
         result = primal(*arguments, **keywords)
         return result[0] if options.get("has_aux") else result
 
@@ -195,7 +195,7 @@ def _kinks(point: Point) -> Iterator[Finding]:
     for kink in kinks(point.primal, *point.chosen):
         slopes = [", ".join(f"{number:.4g}" for number in _numbers(part)) for part in kink.slopes]
         returned = ", ".join(f"{number:.4g}" for number in _numbers(kink.returned))
-        what = (
+        description = (
             f"{kink.op} is at a kink: its slope is {slopes[0]} before and {slopes[1]} after, and gradtape returns {returned}"
             if kink.kind == "kink"
             else f"{kink.op} is at a jump, which no derivative shows"
@@ -205,7 +205,7 @@ def _kinks(point: Point) -> Iterator[Finding]:
         filename, line = place_of(kink.site)
         yield Finding(
             "kink",
-            what,
+            description,
             f"the arguments are {kink.distance:.2g} from it",
             "change the arguments, or write a smooth function where the slope matters: np.sqrt(x**2 + e) for np.abs(x)",
             filename,
@@ -215,14 +215,14 @@ def _kinks(point: Point) -> Iterator[Finding]:
 
 
 def _digits(point: Point) -> Iterator[Finding]:
-    found = digits(point.primal, *point.chosen)
-    for loss in found.losses:
+    counted_digits = digits(point.primal, *point.chosen)
+    for loss in counted_digits.losses:
         filename, line = place_of(loss.site)
         part = f", in the derivative of {loss.in_derivative_of}" if loss.in_derivative_of else ""
         yield Finding(
             "digits",
             f"{loss.op}{part} loses {loss.lost:.0f} digits",
-            f"{found.value:.0f} digits of the value are right, and {found.derivative:.0f} of the derivative",
+            f"{counted_digits.value:.0f} digits of the value are right, and {counted_digits.derivative:.0f} of the derivative",
             loss.remedy,
             filename,
             line,
@@ -243,18 +243,18 @@ def _cuts(point: Point) -> Iterator[Finding]:
         return
     nodes = list(dict.fromkeys(node for target in targets for node in ancestors(target)))
     connected, cuts = find_paths(targets, sources, nodes, tag)
-    told: set[Place] = set()
+    reported: set[Place] = set()
     for cut in cuts:
-        place = place_of(cut.node.site)
-        if connected and cut.kind in ("integer", "no derivative") and place not in told:
-            told.add(place)
-            found = explain_cut([cut], log_of(tag))
+        location = place_of(cut.node.site)
+        if connected and cut.kind in ("integer", "no derivative") and location not in reported:
+            reported.add(location)
+            explanation = explain_cut([cut], log_of(tag))
             yield Finding(
                 "derivative",
-                found.text,
+                explanation.text,
                 "the gradient contains the other paths only",
-                found.remedy,
-                *place,
+                explanation.remedy,
+                *location,
                 function=point.name,
             )
 

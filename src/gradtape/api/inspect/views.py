@@ -168,11 +168,11 @@ def explain(function: Jitted[..., Any]) -> Text:
         asked for numbers or gave a traced array to compiled code.
     """
     site = _site(function)
-    kept, lent = len(site.specialisations()), len(site.lent)
+    trace_count, lent = len(site.specialisations()), len(site.lent)
     lines = [
-        f"{site.name}: {counted(kept, 'trace')} for {counted(len(site.signatures) + bool(lent), 'signature')}"
+        f"{site.name}: {counted(trace_count, 'trace')} for {counted(len(site.signatures) + bool(lent), 'signature')}"
     ]
-    if site.traces > kept:
+    if site.traces > trace_count:
         lines[0] += f"; {site.traces} were made, and later ones replaced earlier ones"
     for key, states in site.signatures.items():
         lines.append(f"arguments {describe_key(key)}")
@@ -215,8 +215,10 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
         lines.append(
             f"  calls answered by the NumPy interpreter while it was compiled: {program.interpreted}"
         )
-    seen = Counter(f"guard: the value at {guard.site} is {guard.expected}" for guard in specialisation.guards)
-    lines.extend(f"  {line}{times(n)}" for line, n in seen.items())
+    guards = Counter(
+        f"guard: the value at {guard.site} is {guard.expected}" for guard in specialisation.guards
+    )
+    lines.extend(f"  {line}{times(n)}" for line, n in guards.items())
     if specialisation.prologue is not None:
         lines.append(f"  prologue: {specialisation.prologue.state}")
     lines.extend(f"  {way}" for way in dict.fromkeys(map(str, specialisation.ways)))
@@ -242,18 +244,20 @@ def times(number: int) -> str:
 def _explain_loops(specialisation: Specialisation) -> list[str]:
     """Return what was made of Python's loops."""
     lines = []
-    found = Counter(
+    loops = Counter(
         (str(loop.site), loop.trips, loop.nodes, loop.carries, loop.elements)
         for loop in specialisation.loops
         if loop.nodes
     )
-    for (site, trips, nodes, carries, rows), count in found.items():
+    for (site, trips, nodes, carries, rows), count in loops.items():
         iterations = "iterations while a condition holds" if trips is None else counted(trips, "iteration")
         lines.append(
             f"loop at {site}: {iterations} of {nodes} nodes, {carries} carried, {rows} by row{times(count)}"
         )
     rolled = {str(loop.site) for loop in specialisation.loops}
-    for site, reason in dict.fromkeys((str(one.site), one.reason) for one in specialisation.declined):
+    for site, reason in dict.fromkeys(
+        (str(declined.site), declined.reason) for declined in specialisation.declined
+    ):
         if site not in rolled:
             lines.append(f"no loop at {site}: {reason}")
     return lines
@@ -271,12 +275,12 @@ def _explain_calls(specialisation: Specialisation) -> Iterator[str]:
     """Yield where machine code calls Python."""
     for node in every_node(specialisation.program.graph):
         if isinstance(node.op, Callback):
-            what = (
+            description = (
                 "a Python function is called, which has no derivative unless gt.custom_vjp gives one"
                 if node.op.is_local
                 else f"{node.op.name}, a routine of NumPy or SciPy, is called"
             )
-            yield f"leaves machine code at {node.site}: {what}"
+            yield f"leaves machine code at {node.site}: {description}"
 
 
 def _site(function: Any) -> CallSite:
@@ -299,13 +303,13 @@ def _specialisation(
         if isinstance(function, MethodType):
             args = function.__self__, *args
         site.call(args, kwargs)
-        found = site.specialisations_for(CallArguments(args, kwargs, site.static))
+        specialisations = site.specialisations_for(CallArguments(args, kwargs, site.static))
     else:
-        found = site.specialisations()
-    if not found:
+        specialisations = site.specialisations()
+    if not specialisations:
         raise ArgumentError(
             f"{site.name} has not been called yet, so there is nothing to show",
             where=user_site(),
             remedy=f"pass example arguments: gt.inspect.graph({site.name}, x)",
         )
-    return found[-1]
+    return specialisations[-1]

@@ -46,8 +46,10 @@ def recorded(tag: TraceTag) -> list[Node]:
 
     A tape keeps no list of them, so that nothing lives longer on its account; the garbage collector knows who refers to its tag.
     """
-    tuples = [found for found in gc.get_referrers(tag) if type(found) is tuple]
-    values = [found for found in gc.get_referrers(*tuples) if isinstance(found, Value)] if tuples else []
+    tuples = [referrer for referrer in gc.get_referrers(tag) if type(referrer) is tuple]
+    values = (
+        [referrer for referrer in gc.get_referrers(*tuples) if isinstance(referrer, Value)] if tuples else []
+    )
     traced = [value for value in values if tag in value.tags]
     nodes, _ = extract(traced, (), stop=lambda value: tag not in value.tags)
     return nodes
@@ -55,14 +57,17 @@ def recorded(tag: TraceTag) -> list[Node]:
 
 def jitted_card(site: CallSite) -> str:
     """Return the picture of a compiled function: its traces, each as a graph, forward and backward side by side."""
-    found = site.specialisations()
-    badges = badge(counted(len(found), "trace"), POSITIVE)
-    if not found:
+    specialisations = site.specialisations()
+    badges = badge(counted(len(specialisations), "trace"), POSITIVE)
+    if not specialisations:
         why = "not called yet, or always op by op: then nothing was compiled, and there is nothing to see"
         return card(site.name, badges, f"<i style='opacity:.7'>{why}</i>")
-    body = "".join(_trace(s, k == len(found) - 1) for k, s in list(enumerate(found))[-SHOWN_TRACES:][::-1])
-    if len(found) > SHOWN_TRACES:
-        body += f"<div style='opacity:.7'>and {len(found) - SHOWN_TRACES} older ones</div>"
+    body = "".join(
+        _trace(s, k == len(specialisations) - 1)
+        for k, s in list(enumerate(specialisations))[-SHOWN_TRACES:][::-1]
+    )
+    if len(specialisations) > SHOWN_TRACES:
+        body += f"<div style='opacity:.7'>and {len(specialisations) - SHOWN_TRACES} older ones</div>"
     return card(site.name, badges, body)
 
 
@@ -95,24 +100,26 @@ def _trace(specialisation: Specialisation, newest: bool) -> str:
 
 def _bodies(graph: Graph) -> str:
     """Return the drawings of the bodies of loops and branches, folded; a body that several nodes have is there once."""
-    found: dict[str, tuple[Body, str]] = {}
+    by_digest: dict[str, tuple[Body, str]] = {}
     for node in graph.nodes:
         for body in bodies_of(node):
             way = ", backward" if isinstance(node.site, DerivativeSite) and node.site.backward else ""
-            place = "" if node.site is None else f" at {short_place(node.site)}"
-            found.setdefault(body.digest, (body, html.escape(f"{body.name} of {node.op.name}{place}{way}")))
+            location = "" if node.site is None else f" at {short_place(node.site)}"
+            by_digest.setdefault(
+                body.digest, (body, html.escape(f"{body.name} of {node.op.name}{location}{way}"))
+            )
     return "".join(
         f"<details style='margin:.2em 0 .2em 1em'><summary style='cursor:pointer'>{title} "
         f"<span style='opacity:.7'>· {counted(len(body.nodes), 'node')}</span></summary>{draw(body)}{_bodies(body)}</details>"
-        for body, title in found.values()
+        for body, title in by_digest.values()
         if len(body.nodes) <= DRAWN_NODES
     )
 
 
-def _folded(body: str, what: str, fold: bool) -> str:
+def _folded(body: str, name: str, fold: bool) -> str:
     if not fold:
         return body
-    return f"<details><summary style='cursor:pointer;opacity:.8'>show the {what}</summary>{body}</details>"
+    return f"<details><summary style='cursor:pointer;opacity:.8'>show the {name}</summary>{body}</details>"
 
 
 def _operations(nodes: Sequence[Node]) -> str:
@@ -145,8 +152,8 @@ def _operation(node: Node) -> str:
 
 def _names(nodes: Sequence[Node]) -> dict[Value, str]:
     names: dict[Value, str] = {}
-    made = {out for node in nodes for out in node.outs}
-    watched = [v for v in dict.fromkeys(_operands(nodes)) if v not in made and not isinstance(v, Literal)]
+    computed = {out for node in nodes for out in node.outs}
+    watched = [v for v in dict.fromkeys(_operands(nodes)) if v not in computed and not isinstance(v, Literal)]
     for prefix, values in (("x", watched), ("v", [out for node in nodes for out in node.outs])):
         for number, value in enumerate(values):
             names[value] = html.escape(value.name) if value.name else f"{prefix}{number}"

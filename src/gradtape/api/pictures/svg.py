@@ -87,13 +87,13 @@ def draw(graph: Graph) -> str:
 
 def backward_nodes(graph: Graph) -> set[Node]:
     """Return the nodes that a sweep in reverse made, and those that need them."""
-    found: set[Node] = set()
+    backward: set[Node] = set()
     for node in graph.nodes:
         if (isinstance(node.site, DerivativeSite) and node.site.backward) or any(
-            operand.node in found for operand in node.inputs
+            operand.node in backward for operand in node.inputs
         ):
-            found.add(node)
-    return found
+            backward.add(node)
+    return backward
 
 
 class _Half:
@@ -113,27 +113,29 @@ class _Half:
 
     @classmethod
     def of(cls, graph: Graph, nodes: Sequence[Node], outputs: dict[Value, str], colour: str) -> _Half:
-        made = {out: node for node in nodes for out in node.outs}
-        taken = {value for node in graph.nodes for value in node.inputs}
+        makers = {out: node for node in nodes for out in node.outs}
+        read_values = {value for node in graph.nodes for value in node.inputs}
         everywhere = {out for node in graph.nodes for out in node.outs}
         boxes: list[Box] = []
         if colour == FORWARD:
             boxes += [
-                _input_box(v, k, outputs) for k, v in enumerate(graph.inputs) if v in taken or v in outputs
+                _input_box(v, k, outputs)
+                for k, v in enumerate(graph.inputs)
+                if v in read_values or v in outputs
             ]
-        known = {*everywhere, *graph.inputs}
-        constants = [v for v in dict.fromkeys(v for n in nodes for v in n.inputs) if v not in known]
+        known_values = {*everywhere, *graph.inputs}
+        constants = [v for v in dict.fromkeys(v for n in nodes for v in n.inputs) if v not in known_values]
         boxes += [_constant_box(v) for v in constants if not isinstance(v, Literal)]
         boxes += [_node_box(node, outputs, colour) for node in nodes]
-        places = {box.value: k for k, box in enumerate(boxes)}
-        for value, node in made.items():
-            places[value] = places[node.outs[0]]
+        centres_of_values = {box.value: k for k, box in enumerate(boxes)}
+        for value, node in makers.items():
+            centres_of_values[value] = centres_of_values[node.outs[0]]
         edges, loose = [], []
         for node in nodes:
-            end = places[node.outs[0]]
+            end = centres_of_values[node.outs[0]]
             for operand in dict.fromkeys(node.inputs):
-                if operand in places:
-                    edges.append((places[operand], end))
+                if operand in centres_of_values:
+                    edges.append((centres_of_values[operand], end))
                 elif not isinstance(operand, Literal):
                     loose.append((operand, node.outs[0]))
         return cls(boxes, edges, loose, colour)
@@ -145,12 +147,12 @@ class _Half:
 
     def centres(self, offset: float, height: float) -> dict[Value, tuple[float, float, float]]:
         """Return the centre and half width of every value's box."""
-        found = {}
+        centres = {}
         for box, x, layer in zip(self.boxes, self._placed.x, self._placed.layer, strict=True):
             values = (box.value,) if box.value.node is None else box.value.node.outs
             for value in values or (box.value,):
-                found[value] = (offset + x - self._placed.left, self._y(layer, height), box.width / 2)
-        return found
+                centres[value] = (offset + x - self._placed.left, self._y(layer, height), box.width / 2)
+        return centres
 
     def draw(self, offset: float, height: float) -> str:
         shift = offset - self._placed.left

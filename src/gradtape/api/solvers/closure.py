@@ -58,7 +58,7 @@ class ClosedFunction:
     def __init__(self, function: Callable[..., Any], x: Value | Sequence[Value], described: str) -> None:
         with BodyTracer() as tracing:
             tag = InSolver(described)
-            starts = placeholders([one.aval for one in ([x] if isinstance(x, Value) else x)], tag)
+            starts = placeholders([start.aval for start in ([x] if isinstance(x, Value) else x)], tag)
             traced = tracing.run(
                 lambda *values: function(*map(Array, values)), function, tag, starts, *starts
             )
@@ -66,12 +66,12 @@ class ClosedFunction:
             traced.collect_nodes([result])
             reads = traced.reads
             body = traced.closed([*traced.inputs, *reads], [result], described)
-            prints = any(one is PRINTS for one in traced.assigned)
-            checks = [one for one in traced.assigned if isinstance(one, Failure)]
+            prints = any(start is PRINTS for start in traced.assigned)
+            checks = [start for start in traced.assigned if isinstance(start, Failure)]
             states = [*[PRINTS] * prints, *checks]
-            whole = traced.closed([*traced.inputs, *reads, *states], [result, *states], described)
+            closed = traced.closed([*traced.inputs, *reads, *states], [result, *states], described)
             traced.forget_variables()
-        self.captured = [operand(place) for place in reads]
+        self.captured = [operand(read) for read in reads]
         self.body = body
         self._derived: dict[Any, Callable[..., Any]] = {}
         zeros = [np.int64(0)] * len(checks)
@@ -82,7 +82,7 @@ class ClosedFunction:
 
         def run_with_states(states: Any, *arrays: Any) -> Any:
             values = [as_value(unwrap(array)) for array in (*arrays, *states)]
-            return tuple(map(wrap, apply_graph(whole, values)))
+            return tuple(map(wrap, apply_graph(closed, values)))
 
         def evaluate(*arrays: Any) -> Any:
             made, *after = run_with_states([*[PRINTS] * prints, *zeros], *arrays)
@@ -108,7 +108,7 @@ class ClosedFunction:
             return made
 
         self.apply, self.check = run, check
-        self.evaluate, self.compiled = (evaluate, compiled) if len(whole.outputs) > 1 else (run, jit(run))
+        self.evaluate, self.compiled = (evaluate, compiled) if len(closed.outputs) > 1 else (run, jit(run))
 
     def derived(self, transform: Callable[..., Any]) -> Callable[..., Any]:
         """Return a transform of the function in its first argument, compiled once."""

@@ -58,7 +58,7 @@ class Integrand:
 
 def _along_points(function: Callable[..., Any]) -> Callable[..., Any]:
     def apply(x: Any, *captured: Any) -> Any:
-        return vmap(lambda one: function(one, *captured))(x)
+        return vmap(lambda point: function(point, *captured))(x)
 
     return apply
 
@@ -124,11 +124,11 @@ def integrate(function: Callable[[Any], Any], limits: Sequence[Any], routine: Ro
     closed = ClosedFunction(lambda x: array_of(function(x)) * 1.0, as_value(1.0), described)
     if not routine.has_moving_limits:
         limits = [stop_gradient(limit) for limit in limits]
-    given = tuple([Array(as_value(unwrap(limit)) * 1.0) for limit in limits])
-    operands = Operands((*given, *[Array(value) for value in closed.captured]))
-    found = operands.run(lambda *values: _on_host(closed, routine, values), {})
+    ends = tuple([Array(as_value(unwrap(limit)) * 1.0) for limit in limits])
+    operands = Operands((*ends, *[Array(value) for value in closed.captured]))
+    integral = operands.run(lambda *values: _on_host(closed, routine, values), {})
     rule = _LeibnizRule(operands, closed, routine)
-    value, error = attached(found, operands, (), rule)
+    value, error = attached(integral, operands, (), rule)
     return value, error
 
 
@@ -191,8 +191,8 @@ class _LeibnizRule(ForwardRule):
 
         def of_moving(*parts: Any) -> Any:
             every = list(captured)
-            for place, part in zip(moving, parts, strict=True):
-                every[place] = part
+            for position, part in zip(moving, parts, strict=True):
+                every[position] = part
             return self._closed.apply(x, *every)
 
         self._closed.check(x, *captured)
@@ -216,14 +216,14 @@ def componentwise(scalar: Callable[..., tuple[Any, Any]], f: Integrand, *, takes
     evaluate = f.at if takes_arrays else f
     if not f.shape:
         return scalar(evaluate)
-    known: dict[Any, Any] = {}
+    evaluated: dict[Any, Any] = {}
 
     def component(k: int, x: Any) -> Any:
         key = (np.shape(x), x.tobytes()) if takes_arrays else x
-        found = known.get(key)
-        if found is None:
-            found = known[key] = np.reshape(evaluate(x), (*np.shape(x), -1))
-        return found[..., k]
+        components = evaluated.get(key)
+        if components is None:
+            components = evaluated[key] = np.reshape(evaluate(x), (*np.shape(x), -1))
+        return components[..., k]
 
     parts = [scalar(functools.partial(component, k)) for k in range(int(np.prod(f.shape)))]
     values = np.reshape(np.array([value for value, _ in parts], float), f.shape)

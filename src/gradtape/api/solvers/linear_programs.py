@@ -44,27 +44,27 @@ def _pairs(bounds: Any, count: int) -> Any:
 @solver("linprog")
 def linprog(call: SolverCall) -> Any:
     """Follow `scipy.optimize.linprog`: derivatives are those of the vertex, and of the dual solution."""
-    given = call.given
-    if given["integrality"] is not None or given["x0"] is not None:
+    arguments = call.given
+    if arguments["integrality"] is not None or arguments["x0"] is not None:
         return NotImplemented
     call.method()
-    costs = np.ravel(_dense(given["c"]))
+    costs = np.ravel(_dense(arguments["c"]))
     count = int(np.size(costs))
     constraints = []
     for matrix, vector in (("A_ub", "b_ub"), ("A_eq", "b_eq")):
-        if given[matrix] is not None:
-            high = np.ravel(_dense(given[vector]))
+        if arguments[matrix] is not None:
+            high = np.ravel(_dense(arguments[vector]))
             low = np.full(np.shape(high), -np.inf) if matrix == "A_ub" else high
-            constraints.append(_rows(_dense(given[matrix]), low, high))
+            constraints.append(_rows(_dense(arguments[matrix]), low, high))
     options = call.options("method", "options", "callback")
-    kinds = [name for name in ("ub", "eq") if given[f"A_{name}"] is not None]
+    kinds = [name for name in ("ub", "eq") if arguments[f"A_{name}"] is not None]
 
     def solve(function: Bound, constraints: Any, bounds: Any) -> Any:
-        more: dict[str, Any] = {}
+        keywords: dict[str, Any] = {}
         for name, constraint in zip(kinds, constraints, strict=True):
-            more |= {f"A_{name}": constraint.A, f"b_{name}": constraint.ub}
+            keywords |= {f"A_{name}": constraint.A, f"b_{name}": constraint.ub}
         ends = np.stack([bounds.lb, bounds.ub], 1)
-        result = call.plain(function.derivative(grad)(np.zeros(count)), bounds=ends, **more, **options)
+        result = call.plain(function.derivative(grad)(np.zeros(count)), bounds=ends, **keywords, **options)
         if not result.success:
             warn_of(call.name, np.nan, str(result.message))
             return result | {"x": np.full(count, np.nan) if result.x is None else result.x}
@@ -81,35 +81,37 @@ def linprog(call: SolverCall) -> Any:
         return result
 
     problem = Problem(
-        call, lambda x: np.dot(costs, x), np.zeros(count), _pairs(given["bounds"], count), constraints
+        call, lambda x: np.dot(costs, x), np.zeros(count), _pairs(arguments["bounds"], count), constraints
     )
     problem.near, problem.is_linear = VERTEX, True
     multipliers, result = problem.solved(solve)
     x, first = result["x"], 0
-    made: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, residual, report in (("ub", "slack", "ineqlin"), ("eq", "con", "eqlin")):
         gap: Any = np.zeros(0)
         if name in kinds:
             constraint = constraints[kinds.index(name)]
             gap = constraint.high - constraint.function(x)
         last = first + int(np.size(gap))
-        made |= {residual: gap, report: result_of({"residual": gap, "marginals": -multipliers[first:last]})}
+        fields |= {residual: gap, report: result_of({"residual": gap, "marginals": -multipliers[first:last]})}
         first = last
-    return result_of(result, fun=np.dot(costs, x), **made)
+    return result_of(result, fun=np.dot(costs, x), **fields)
 
 
 @solver("milp")
 def milp(call: SolverCall) -> Any:
     """Follow `scipy.optimize.milp`: the integers are constants."""
-    given = call.given
-    costs = np.ravel(_dense(given["c"]))
-    constraints = constraints_of(_as_linear(given["constraints"]))
+    arguments = call.given
+    costs = np.ravel(_dense(arguments["c"]))
+    constraints = constraints_of(_as_linear(arguments["constraints"]))
     if constraints is None:
         return NotImplemented
     count = int(np.size(costs))
-    bounds = given["bounds"] if given["bounds"] is not None else _pairs(None, count)
+    bounds = arguments["bounds"] if arguments["bounds"] is not None else _pairs(None, count)
     integral = (
-        np.zeros(count, bool) if given["integrality"] is None else np.zeros(count) + given["integrality"] != 0
+        np.zeros(count, bool)
+        if arguments["integrality"] is None
+        else np.zeros(count) + arguments["integrality"] != 0
     )
     options = call.options("integrality", "options")
 
@@ -128,13 +130,15 @@ def milp(call: SolverCall) -> Any:
     return result_of(result, fun=np.dot(costs, result["x"]))
 
 
-def _as_linear(given: Any) -> Any:
+def _as_linear(constraints: Any) -> Any:
     """Return the constraints of `milp`, which may be tuples of the arguments of `LinearConstraint`."""
     from scipy.optimize import LinearConstraint  # late: whoever calls it has it
 
-    if given is None:
+    if constraints is None:
         return []
-    if isinstance(given, tuple) and not hasattr(given[0], "lb"):
-        return [LinearConstraint(*given)]
-    several = given if isinstance(given, list | tuple) else [given]
-    return [one if hasattr(one, "lb") else LinearConstraint(*one) for one in several]
+    if isinstance(constraints, tuple) and not hasattr(constraints[0], "lb"):
+        return [LinearConstraint(*constraints)]
+    several = constraints if isinstance(constraints, list | tuple) else [constraints]
+    return [
+        constraint if hasattr(constraint, "lb") else LinearConstraint(*constraint) for constraint in several
+    ]

@@ -66,12 +66,12 @@ def _statement(filename: str, line: int, function: str) -> Statement | None:
     lines = linecache.getlines(filename)
     if not 0 < line <= len(lines):
         return None
-    whole = "".join(lines)
-    module = _parsed(filename, whole)
+    module_text = "".join(lines)
+    module = _parsed(filename, module_text)
     smallest: Any = None
-    wanted: Any = ast.Lambda if function == "<lambda>" else ast.stmt
+    kind: Any = ast.Lambda if function == "<lambda>" else ast.stmt
     for part in ast.walk(module) if module is not None else ():
-        if not isinstance(part, wanted) or not part.lineno <= line <= (part.end_lineno or part.lineno):
+        if not isinstance(part, kind) or not part.lineno <= line <= (part.end_lineno or part.lineno):
             continue
         if smallest is None or _extent(part) <= _extent(smallest):
             smallest = part
@@ -81,7 +81,7 @@ def _statement(filename: str, line: int, function: str) -> Statement | None:
         return Statement(filename, smallest.lineno, " ".join(ast.unparse(smallest.body).split()), "")
     if hasattr(smallest, "body"):
         return Statement(filename, line, lines[line - 1].strip(), "")
-    text = ast.get_source_segment(whole, smallest) or lines[line - 1]
+    text = ast.get_source_segment(module_text, smallest) or lines[line - 1]
     return Statement(filename, smallest.lineno, " ".join(text.split()), _target(smallest))
 
 
@@ -134,8 +134,8 @@ class Origins:
     def _keys(self, graph: Graph, is_outermost: bool) -> dict[Value, Key]:
         """Return numbers that are equal for values that are computed in the same way."""
         keys: dict[Value, Key] = {}
-        for place, value in enumerate(graph.inputs):
-            keys[value] = self._number(("input", place if is_outermost else value.aval))
+        for position, value in enumerate(graph.inputs):
+            keys[value] = self._number(("input", position if is_outermost else value.aval))
         for node in graph.nodes:
             inputs = tuple([self._leaf(value) if value not in keys else keys[value] for value in node.inputs])
             for out in node.outs:
@@ -165,12 +165,12 @@ class Origins:
     def named(self, graph: Graph, *, is_outermost: bool, spread: bool) -> tuple[dict[Value, str], set[Value]]:
         """Return the names of values of a derived program, and which of them the user's function computes itself."""
         keys = self._keys(graph, is_outermost)
-        own = {out for node in graph.nodes if not is_derivative(node) for out in node.outs}
+        user_values = {out for node in graph.nodes if not is_derivative(node) for out in node.outs}
         names = {value: self._names[key] for value, key in keys.items() if key in self._names}
-        names.update(self._derivatives(graph, own, spread))
-        return names, own
+        names.update(self._derivatives(graph, user_values, spread))
+        return names, user_values
 
-    def _derivatives(self, graph: Graph, own: set[Value], spread: bool) -> dict[Value, str]:
+    def _derivatives(self, graph: Graph, user_values: set[Value], spread: bool) -> dict[Value, str]:
         """Return the names of derivatives: what enters the derivative of a statement from another one is that of what it assigns.
 
         Forwards, it is what leaves it.
@@ -178,10 +178,15 @@ class Origins:
         entering: dict[str, dict[Value, None]] = defaultdict(dict)
         for node in graph.nodes:
             user = statement_of(node)
-            if user is None or node.op is add or all(out in own for out in node.outs):
+            if user is None or node.op is add or all(out in user_values for out in node.outs):
                 continue  # additions collect what reaches an earlier value
             for value in dict.fromkeys(node.inputs):
-                if value.node is None or value in own or isinstance(value, Literal) or value in graph.inputs:
+                if (
+                    value.node is None
+                    or value in user_values
+                    or isinstance(value, Literal)
+                    or value in graph.inputs
+                ):
                     continue
                 maker = statement_of(value.node)
                 if maker == user or maker is None:
@@ -214,10 +219,10 @@ def _assigned(graph: Graph) -> Iterator[tuple[Value, str]]:
 def capture_name(array: np.ndarray[Any, Any], function: Any) -> str:
     """Return the name by which a function knows an array from outside; empty if it knows none such."""
     try:
-        known = inspect.getclosurevars(function)
+        variables = inspect.getclosurevars(function)
     except (TypeError, ValueError):
         return ""
-    for name, content in {**known.globals, **known.nonlocals}.items():
+    for name, content in {**variables.globals, **variables.nonlocals}.items():
         alike = isinstance(content, np.ndarray) and content.shape == array.shape
         if alike and content.dtype == array.dtype and content.tobytes() == array.tobytes():
             return name

@@ -73,15 +73,15 @@ class Source(NamedTuple):
     values: tuple[Value, ...]
 
 
-def unconnected_choice(given: Any, caller: str) -> UnconnectedGradients:
+def unconnected_choice(choice: Any, caller: str) -> UnconnectedGradients:
     """Return the choice that a string or member stands for."""
-    if type(given) is UnconnectedGradients:
-        return given
+    if type(choice) is UnconnectedGradients:
+        return choice
     try:
-        return UnconnectedGradients(given)
+        return UnconnectedGradients(choice)
     except ValueError:
         raise ArgumentError(
-            f"{caller}: Unknown value for unconnected_gradients: {given!r}",
+            f"{caller}: Unknown value for unconnected_gradients: {choice!r}",
             where=here.site,
             remedy='choose "none", "zero" or "raise" (or a member of gt.UnconnectedGradients)',
         ) from None
@@ -120,10 +120,10 @@ def array_leaves(
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, Handle):
             continue
-        place = "" if leaf is tree else f" (at {place_of_leaf(tree, position, none_is_leaf=True)})"
+        location = "" if leaf is tree else f" (at {place_of_leaf(tree, position, none_is_leaf=True)})"
         if leaf is None:
             raise DtypeError(
-                f"{caller} got None as a {role}{place}",
+                f"{caller} got None as a {role}{location}",
                 where=here.site,
                 remedy=f"pass the Array that {'was computed' if role == 'target' else 'was watched'}",
             )
@@ -134,7 +134,7 @@ def array_leaves(
                 else ""
             )
             raise ArgumentError(
-                f"{caller} got a plain {type(leaf).__name__} as a {role}{place}",
+                f"{caller} got a plain {type(leaf).__name__} as a {role}{location}",
                 where=here.site,
                 why=f"a tape records Arrays; an ndarray or number does not know how it was computed{left}",
                 remedy="compute it from x = tape.watch(x) and stay with arrays: float(x) and x.numpy() leave the tape"
@@ -142,7 +142,7 @@ def array_leaves(
                 else "use what watch returns: x = tape.watch(x)",
             )
         raise DtypeError(
-            f"{caller} got a {type(leaf).__name__} as a {role}{place}",
+            f"{caller} got a {type(leaf).__name__} as a {role}{location}",
             where=here.site,
             remedy="pass Arrays or Variables, or nests of them",
         )
@@ -193,26 +193,26 @@ def seeds_for(
     return seeds
 
 
-def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
+def seed_for(seed: Any, target: Value, caller: str, argument: str) -> Value:
     """Return the weight of one target, checked."""
-    return conjugated(fitted(given, target, f"{caller}: an entry of {argument}", "its target"))
+    return conjugated(fitted(seed, target, f"{caller}: an entry of {argument}", "its target"))
 
 
 def per_source(
     sources: Sequence[Source], parts: Sequence[Value | SparseGradient | None]
 ) -> list[Value | SparseGradient | None]:
     """Return one gradient per source from one cotangent per value that stands for a source: they add up."""
-    found: list[Value | SparseGradient | None] = []
-    place = 0
+    results: list[Value | SparseGradient | None] = []
+    position = 0
     for source in sources:
         count = len(source.values)
-        part = parts[place] if count == 1 else None
+        part = parts[position] if count == 1 else None
         if isinstance(part, Value) and source.dtype.kind != "c":
-            found.append(part)
+            results.append(part)
         else:
-            found.append(_gathered(source, parts[place : place + count]))
-        place += count
-    return found
+            results.append(_gathered(source, parts[position : position + count]))
+        position += count
+    return results
 
 
 def _gathered(

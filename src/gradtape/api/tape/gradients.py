@@ -145,8 +145,10 @@ def gradients(
     stopped = [] if stop_gradients is None else _entries(stop_gradients, "stop_gradients", "gradients")
     seeds = _weights(grad_ys, targets)
     barriers = {value for leaf in stopped for value in _source(leaf).values}
-    found = completed(_pulled(targets, seeds, sources, barriers), sources, choice, list(range(len(sources))))
-    return _named(as_results(found, sources), entries, name)
+    results = completed(
+        _pulled(targets, seeds, sources, barriers), sources, choice, list(range(len(sources)))
+    )
+    return _named(as_results(results, sources), entries, name)
 
 
 @suggests_keywords
@@ -214,10 +216,10 @@ def _named(results: list[Any], entries: Sequence[Handle], stem: str) -> list[Any
     for position, (result, entry) in enumerate(zip(results, entries, strict=True)):
         array = result.values if isinstance(result, IndexedSlices) else result
         if array is not None:
-            own = entry.name if isinstance(entry, Variable) else entry.value.name
+            entry_name = entry.name if isinstance(entry, Variable) else entry.value.name
             if array.value.name is not None:  # a value of the user's, who has named it
                 array.rebind(emit(identity, [array.value]))
-            array.value.name = f"{prefix}/{position if own is None else own}"
+            array.value.name = f"{prefix}/{position if entry_name is None else entry_name}"
     return results
 
 
@@ -273,38 +275,38 @@ def _source(leaf: Handle) -> Source:
     return Source(leaf.shape, leaf.dtype, values if is_inexact(leaf.dtype) else ())
 
 
-def _entries(given: Any, argument: str, caller: str) -> list[Handle]:
+def _entries(sources: Any, argument: str, caller: str) -> list[Handle]:
     """Return the arrays of an argument that is one array or a flat sequence of arrays."""
-    entries = list(given) if isinstance(given, list | tuple) else [given]
+    entries = list(sources) if isinstance(sources, list | tuple) else [sources]
     for position, entry in enumerate(entries):
-        place = f"{argument}[{position}]" if isinstance(given, list | tuple) else argument
+        path = f"{argument}[{position}]" if isinstance(sources, list | tuple) else argument
         if isinstance(entry, Handle):
             continue
         refuse_quantities(
-            entry, f"{caller}: {place}", "use gt.grad, or the gradient of a tape, which have units"
+            entry, f"{caller}: {path}", "use gt.grad, or the gradient of a tape, which have units"
         )
         if isinstance(entry, NUMBERS):
             raise ArgumentError(
-                f"{caller}: {place} is a plain {type(entry).__name__}",
+                f"{caller}: {path} is a plain {type(entry).__name__}",
                 where=here.site,
                 why="an ndarray or number does not know how it was computed",
                 remedy="pass the arrays that the traced function is given or computes",
             )
         raise DtypeError(
-            f"{caller}: {place} is {kind_of(entry)}",
+            f"{caller}: {path} is {kind_of(entry)}",
             where=here.site,
             remedy="pass one Array or Variable, or a flat list of them",
         )
     return entries
 
 
-def _weights(given: Any, targets: Sequence[Value]) -> list[Value]:
+def _weights(weights: Any, targets: Sequence[Value]) -> list[Value]:
     entries = (
         [None] * len(targets)
-        if given is None
-        else list(given)
-        if isinstance(given, list | tuple)
-        else [given]
+        if weights is None
+        else list(weights)
+        if isinstance(weights, list | tuple)
+        else [weights]
     )
     if len(entries) != len(targets):
         raise ShapeError(
@@ -342,10 +344,10 @@ def _check_options(
             where=here.site,
             remedy='name="gradients"',
         )
-    for argument, given in (("colocate_gradients_with_ops", colocate), ("gate_gradients", gate_gradients)):
-        if not isinstance(given, bool | np.bool_):
+    for argument, flag in (("colocate_gradients_with_ops", colocate), ("gate_gradients", gate_gradients)):
+        if not isinstance(flag, bool | np.bool_):
             raise DtypeError(
-                f"{caller}: {argument} must be a bool, got {kind_of(given)}",
+                f"{caller}: {argument} must be a bool, got {kind_of(flag)}",
                 where=here.site,
                 why="by position, what follows name is colocate_gradients_with_ops, gate_gradients, aggregation_method",
                 remedy=f"{argument}=False",

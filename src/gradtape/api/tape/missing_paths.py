@@ -43,8 +43,10 @@ class Cuts:
         ]
         nodes = extract(targets, (), stop=lambda value: tag not in value.tags)[0] if self._exits else []
         self._reused = list(_reused(self._exits, nodes, tag))
-        told = {(exit_.site.code, exit_.site.instruction) for exit_, _ in self._reused}
-        others = [exit_ for exit_ in self._exits if (exit_.site.code, exit_.site.instruction) not in told]
+        reused_sites = {(exit_.site.code, exit_.site.instruction) for exit_, _ in self._reused}
+        others = [
+            exit_ for exit_ in self._exits if (exit_.site.code, exit_.site.instruction) not in reused_sites
+        ]
         self._computed = list(_computed(others, nodes, tag)) if others else []
 
     def found(self) -> Iterator[tuple[Exit, str]]:
@@ -68,19 +70,19 @@ class Cuts:
 
     def warn(self, lacking: Sequence[bool]) -> None:
         """Warn of the cuts, each once; `lacking` says which sources have no gradient."""
-        told: set[tuple[object, int]] = set()
+        warned: set[tuple[object, int]] = set()
         for exit_, node in self._reused:
-            _warn(exit_, f"the value re-enters as a constant at {node.site}", told)
+            _warn(exit_, f"the value re-enters as a constant at {node.site}", warned)
         for exit_, node in self._computed:
-            _warn(exit_, f"a result computed from it re-enters as a constant at {node.site}", told)
-        missing = [source for source, gone in zip(self._sources, lacking, strict=True) if gone]
+            _warn(exit_, f"a result computed from it re-enters as a constant at {node.site}", warned)
+        missing = [source for source, is_missing in zip(self._sources, lacking, strict=True) if is_missing]
         for exit_ in self._exits:
             if not exit_.meant:
-                _warn(exit_, "results computed from these numbers are constants", told)
+                _warn(exit_, "results computed from these numbers are constants", warned)
             elif exit_.form != "text" and any(
                 exit_.comes_from(value) for source in missing for value in source
             ):
-                _warn(exit_, "no other path leads from the source to the target", told)
+                _warn(exit_, "no other path leads from the source to the target", warned)
 
 
 def warn_of_unrecorded_lines(tag: TraceTag, targets: Sequence[Value]) -> None:
@@ -114,11 +116,11 @@ def warn_of_cuts(tag: TraceTag, targets: Sequence[Value], sources: Sequence[Valu
         cuts.warn([source not in used for source in sources])
 
 
-def _warn(exit_: Exit, why: str, told: set[tuple[object, int]]) -> None:
-    place = exit_.site.code, exit_.site.instruction
-    if place in told:
+def _warn(exit_: Exit, why: str, warned: set[tuple[object, int]]) -> None:
+    site = exit_.site.code, exit_.site.instruction
+    if site in warned:
         return
-    told.add(place)
+    warned.add(site)
     warn(
         GradtapeWarning,
         f"part of the gradient is missing: a value left the tape through {exit_.what}",
@@ -149,9 +151,9 @@ def _computed(exits: Sequence[Exit], nodes: Sequence[Node], tag: TraceTag) -> It
     }
     uses = list(taking)[::-1]
     for chain, exit_ in {exit_.chain: exit_ for exit_ in exits if exit_.form != "copy"}.items():
-        places = reached(chain, uses, exit_.form == "text")
-        if places:
-            yield exit_, taking[uses[min(places)]]
+        positions = reached(chain, uses, exit_.form == "text")
+        if positions:
+            yield exit_, taking[uses[min(positions)]]
 
 
 def _is_constant(operand: Value, tag: TraceTag) -> bool:

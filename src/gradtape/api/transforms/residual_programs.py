@@ -77,14 +77,14 @@ class Applied(NamedTuple):
     aux: Any
     program: MapProgram
 
-    def __call__(self, seeds: Any, what: str, whole: str, of: str, its: str) -> Any:
+    def __call__(self, seeds: Any, description: str, structure: str, of: str, its: str) -> Any:
         """Return what the linear map makes of seeds."""
         program = self.program
-        parts = flatten_up_to(program.seeds, seeds, what, whole, here.site)
+        parts = flatten_up_to(program.seeds, seeds, description, structure, here.site)
         arrays = [_fitted(*pair, of, its) for pair in zip(parts, program.avals, strict=True)]
         if any(isinstance(part, Handle) for part in parts):
-            given = [Array(part) if isinstance(part, Value) else part for part in arrays]
-            return unflatten(program.results, program.apply_recorded(*self.residuals, *given))
+            recorded_parts = [Array(part) if isinstance(part, Value) else part for part in arrays]
+            return unflatten(program.results, program.apply_recorded(*self.residuals, *recorded_parts))
         numbers = [force([part])[0] if isinstance(part, Value) else part for part in arrays]
         return unflatten(program.results, program.apply(*self.residuals, *numbers))
 
@@ -140,8 +140,8 @@ def applied(
     program = program_of_calls(options, function, run, Jitted, programs)
     if program is None or not primals:
         return None
-    made, programs = program
-    results = made(function, *primals)
+    compiled, programs = program
+    results = compiled(function, *primals)
     if results is NOT_SHARED:
         return None
     result, residuals, number, aux = results
@@ -161,7 +161,7 @@ def _linear_map(
     """Return the program of the linear map that a recording ends with, and its residuals."""
     targets, sources = recording.targets, recording.sources
     entries, ends = (targets, sources) if is_reverse else (sources, targets)
-    kept = {*sources, *expensive_values(targets, sources, recording.is_outside)}
+    residual_values = {*sources, *expensive_values(targets, sources, recording.is_outside)}
     graphs, leaves = [], {}
     for is_constant in (True, False):
         tag = InBody(f"the linear map of {recording.caller}")
@@ -172,10 +172,10 @@ def _linear_map(
             outputs = list(map(converted, pulled))
         else:
             outputs = recording.push(seeds, constant)
-        nodes, found = extract(outputs, seeds, stop=lambda value: value in kept)
+        nodes, leaves_of_map = extract(outputs, seeds, stop=lambda value: value in residual_values)
         tag.finish()
         graphs.append((seeds, nodes, outputs))
-        leaves.update(dict.fromkeys(found))
+        leaves.update(dict.fromkeys(leaves_of_map))
     residuals = [leaf for leaf in leaves if leaf.tags]
     if sum(leaf.data.nbytes for leaf in leaves if not leaf.tags and leaf.data is not None) > MOST_BYTES:
         raise ArgumentError(f"{recording.caller}: the program holds large constants, and is not kept")

@@ -143,12 +143,12 @@ def _known_series(function: Callable[..., Any], order: int) -> Jitted[..., Any]:
     """Return the compiled series of a function; what cannot be a key is compiled anew."""
     key = function, order
     try:
-        known = _series.get(key)
+        compiled_series = _series.get(key)
     except TypeError:
         return _series_of(function, order)
-    if known is None:
-        known = _series[key] = _series_of(function, order)
-    return known
+    if compiled_series is None:
+        compiled_series = _series[key] = _series_of(function, order)
+    return compiled_series
 
 
 def _series_of(function: Callable[..., Any], order: int) -> Jitted[..., Any]:
@@ -159,8 +159,8 @@ def _series_of(function: Callable[..., Any], order: int) -> Jitted[..., Any]:
         refuse_quantities((x, path), "taylor: x, or a coefficient of the path,")
         recording = Recording("taylor", (x,))
         by_order = []
-        for place, part in enumerate(path):
-            name = "v" if place == 0 else f"higher[{place - 1}]"
+        for position, part in enumerate(path):
+            name = "v" if position == 0 else f"higher[{position - 1}]"
             leaves = flatten_up_to(recording.spec, (part,), name, "x", here.site)
             by_order.append(
                 [
@@ -287,12 +287,12 @@ def _second_derivatives(
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
-        places = selection.places(args, kwargs)
-        chosen = selection.chosen(args, kwargs, places)
+        chosen_places = selection.places(args, kwargs)
+        chosen = selection.chosen(args, kwargs, chosen_places)
         tag = TraceTag()
         leaves, spec = flatten(chosen)
         starts = differentiable_leaves(
-            leaves, tag, lambda position: f"{caller}: {selection.leaf(places, chosen, position)}"
+            leaves, tag, lambda position: f"{caller}: {selection.leaf(chosen_places, chosen, position)}"
         )
         for start in starts:
             if start.dtype.kind == "c":
@@ -304,14 +304,14 @@ def _second_derivatives(
                 )
         moment = moment_now()
         copies = list(map(placeholder, starts, leaves))
-        arguments, keywords = selection.replaced(args, kwargs, places, unflatten(spec, copies))
+        arguments, keywords = selection.replaced(args, kwargs, chosen_places, unflatten(spec, copies))
         result = recordable_body(function)(*arguments, **keywords)
         selection.check_copies(args, kwargs, leaves, copies, starts)
         target = number_result(result, caller)
         tag.recording = False
         (target,), _ = with_loops(moment, [target], None, starts)
         along = summed if is_summed else diagonal
-        found = [
+        derivatives = [
             along(target, start, lambda value: tag not in value.tags, mapped_tag(caller), bound)
             for start in starts
         ]
@@ -320,11 +320,11 @@ def _second_derivatives(
             squares = [None if own is None else own**2 for own in leaf_units(chosen, spec)[0]]
             numbers = [0.0] * len(squares)
             unit, factors = common_unit(numbers, None, squares, -1, "second derivatives")
-            found = scaled(found, factors)
-            sums = [part for part in found if part is not None]
-            whole = Array(reduce(PRIMITIVES["add"], sums) if sums else _dense(None, target))
-            return per_argument(times(unit_of(result), unit), whole)
-        parts = [Array(_dense(part, start)) for part, start in zip(found, starts, strict=True)]
+            derivatives = scaled(derivatives, factors)
+            sums = [part for part in derivatives if part is not None]
+            chosen_arguments = Array(reduce(PRIMITIVES["add"], sums) if sums else _dense(None, target))
+            return per_argument(times(unit_of(result), unit), chosen_arguments)
+        parts = [Array(_dense(part, start)) for part, start in zip(derivatives, starts, strict=True)]
         return selection.filled(per_argument(unit_of(result), unflatten(spec, parts), -2))
 
     return jit_of(compute, named(caller, function), EVERYTHING_TRACED)

@@ -251,8 +251,8 @@ class Graph:
             return parts if len(parts) > 1 else [value]
         if len(readers) < 2 or any(node.op is not slice_row for node in readers):
             return [value]
-        places = np.arange(value.size).reshape(value.shape)
-        cut = [places[_slices(node)].ravel() for node in readers]
+        positions = np.arange(value.size).reshape(value.shape)
+        cut = [positions[_slices(node)].ravel() for node in readers]
         total = sum(map(len, cut))
         if total > MOST_SLICES or len(np.unique(np.concatenate(cut))) < total:
             return [value]
@@ -304,8 +304,8 @@ def found_in(
 ) -> tuple[list[Decision], set[Node]]:
     """Return the decisions of recorded nodes, and those nodes whose operands need no derivative for it; see `deciding_among`."""
     decided = deciding_among(nodes, results, lanes, becomes)
-    made = {node: decision for node in nodes if (decision := decided(node)) is not None}
-    return list(made.values()), set(made)
+    decisions_by_node = {node: decision for node in nodes if (decision := decided(node)) is not None}
+    return list(decisions_by_node.values()), set(decisions_by_node)
 
 
 def differentiated(decisions: list[Decision]) -> list[Decision]:
@@ -345,9 +345,9 @@ def unseen_in(nodes: Sequence[Node], compared: set[Node], lanes: Lanes) -> list[
     """Return the decisions of recorded nodes of which no difference can be computed."""
     moving: dict[Value, bool] = {}
     may_move = partial(_may_move_in_sample, moving, lanes)
-    found = []
+    unseen = []
     for node, inner in _jumps(nodes, compared, may_move, moving, _random(lanes)):
-        found.append(
+        unseen.append(
             Unseen(
                 node,
                 node.outs,
@@ -362,7 +362,7 @@ def unseen_in(nodes: Sequence[Node], compared: set[Node], lanes: Lanes) -> list[
                 inner.site,
             )
         )
-    return found + [
+    return unseen + [
         Unseen(
             None,
             [each.value],
@@ -500,7 +500,7 @@ def _solved(graph: Graph, start: Value, target: Any, bit: int) -> tuple[Any, Any
             return None
         inner = node.inputs[on.index(True)]
         is_first = on[0]
-        rest: Any = graph.array(node.inputs[1 - on.index(True)]) if len(node.inputs) == 2 else None
+        other_operand: Any = graph.array(node.inputs[1 - on.index(True)]) if len(node.inputs) == 2 else None
         if node.op in SHAPES and inner.size == value.size and inner.dtype == value.dtype:
             target = np.reshape(np.broadcast_to(target, value.shape), inner.shape)
             rises = (
@@ -510,16 +510,18 @@ def _solved(graph: Graph, start: Value, target: Any, bit: int) -> tuple[Any, Any
             )
         elif node.op is slice_row and inner in graph.noise and inner.size == value.size:
             target = np.reshape(np.broadcast_to(target, value.shape), inner.shape)
-        elif rest is not None and inner.shape != value.shape:
+        elif other_operand is not None and inner.shape != value.shape:
             return None
         elif node.op is add:
-            target = target - rest
+            target = target - other_operand
         elif node.op is subtract:
-            target, rises = (target + rest, rises) if is_first else (rest - target, _not(rises))
+            target, rises = (
+                (target + other_operand, rises) if is_first else (other_operand - target, _not(rises))
+            )
         elif node.op is multiply:
-            target, rises = target / rest, rises == (rest > 0.0)
+            target, rises = target / other_operand, rises == (other_operand > 0.0)
         elif node.op is divide and is_first:
-            target, rises = target * rest, rises == (rest > 0.0)
+            target, rises = target * other_operand, rises == (other_operand > 0.0)
         elif node.op is negative:
             target, rises = -target, _not(rises)
         elif node.op is exp:
@@ -618,8 +620,8 @@ def _search(edges: Any, k: Any) -> Search:
     upper = np.concatenate([np.minimum(edges, 1.0), np.ones(1)])
     lower = np.concatenate([np.zeros(1), upper[:-1]])
     chances = np.maximum(upper - lower, 0.0)
-    known, moved = still(chances), [still(np.minimum(x, 1.0 - x)) for x in (upper, lower)]
-    is_likely = np.min(np.where(known > 0.0, known, 1.0)) > UNLIKELY / edges.size
+    still_chances, moved = still(chances), [still(np.minimum(x, 1.0 - x)) for x in (upper, lower)]
+    is_likely = np.min(np.where(still_chances > 0.0, still_chances, 1.0)) > UNLIKELY / edges.size
     chance, sizes = np.take(chances, k), np.take(moved[0] - moved[1], k)
     safe = np.where(is_likely, chance, 1.0)
     return Search(is_likely, np.log(safe), np.where(is_likely, sizes / still(safe), 0.0), chances)
@@ -628,9 +630,9 @@ def _search(edges: Any, k: Any) -> Search:
 def _step(edges: Any, k: Any) -> tuple[Any, Any, Any]:
     """Return weight and importance of the step from k to the next outcome, given the cumulative probabilities, and whether there is one."""
     count = edges.shape[0]
-    place = np.minimum(k, count - 1)
-    upper = np.take(edges, place)
-    lower = np.where(k > 0, np.take(edges, np.maximum(place - 1, 0)), 0.0)
+    position = np.minimum(k, count - 1)
+    upper = np.take(edges, position)
+    lower = np.where(k > 0, np.take(edges, np.maximum(position - 1, 0)), 0.0)
     is_step = (k < count) & (still(upper) < 1.0)
     chance = np.where(is_step, still(upper - lower), 1.0)
     weight = np.where(is_step, -upper, 0.0) / np.maximum(chance, 1e-300)

@@ -28,12 +28,12 @@ def push_switch(node: Node, tangents: Sequence[Tangent | None]) -> list[Tangent 
 
     def push(branch: Body, moving: list[Value]) -> list[Value | None]:
         masks_inside = iter(moving[len(moved) :])
-        given = [
+        moving_tangents = [
             Tangent(value, None if mask is None else next(masks_inside))
             for value, mask in zip(moving, masks, strict=False)
         ]
         sources = [branch.inputs[position] for position in positions]
-        pushed = forward_sweep(branch.outputs, sources, given, never_stop)
+        pushed = forward_sweep(branch.outputs, sources, moving_tangents, never_stop)
         values = [None if tangent is None else tangent.applied() for tangent in pushed]
         return [
             *values,
@@ -50,7 +50,7 @@ def push_switch(node: Node, tangents: Sequence[Tangent | None]) -> list[Tangent 
 
 
 def pull_switch(
-    node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    node: Node, cotangents: Sequence[Cotangent | None], is_needed: Sequence[bool]
 ) -> list[Cotangent | None]:
     """Return the cotangents of the operands of a branch.
 
@@ -60,7 +60,7 @@ def pull_switch(
     operands = node.inputs[1:]
     sources = [
         position
-        for position, (operand, flag) in enumerate(zip(operands, wanted[1:], strict=True))
+        for position, (operand, flag) in enumerate(zip(operands, is_needed[1:], strict=True))
         if flag and carries_derivatives(operand.dtype)
     ]
     present = [cotangent for cotangent in cotangents if cotangent is not None]
@@ -82,12 +82,12 @@ def pull_switch(
 
     seeds = [*[cotangent.value for cotangent in present], *[mask for mask in masks if mask is not None]]
     pulled = _derived(node, seeds, pull, [*likes, *[Value(aval(like.shape, BOOL)) for like in likes]])
-    found = {
+    by_position = {
         position: Cotangent(part, None if zero_mask is None else ~zero_mask, is_applied=True)
         for position, part, zero_mask in zip(sources, pulled, pulled[len(sources) :], strict=False)
         if part is not None
     }
-    return [None, *[found.get(position) for position in range(len(operands))]]
+    return [None, *[by_position.get(position) for position in range(len(operands))]]
 
 
 def _zero_by_selection(start: Value, end: Cotangent | None) -> Value | None:
@@ -102,28 +102,28 @@ def _axes(value: Value) -> tuple[int, ...]:
 
 
 def _derived(
-    node: Node, more: Sequence[Value], derive: Derivative, likes: Sequence[Value]
+    node: Node, extra_operands: Sequence[Value], derive: Derivative, likes: Sequence[Value]
 ) -> list[Value | None]:
     """Append the switch of the branches' derivatives; return its results, None for one that no branch has."""
     branches: Sequence[Body] = node.params["branches"]
     inputs, results = [], []
     for branch in branches:
-        placeholders = [placeholder(value) for value in more]
+        placeholders = [placeholder(value) for value in extra_operands]
         inputs.append([*branch.inputs, *placeholders])
         results.append(derive(branch, placeholders))
-    found = [any(result[position] is not None for result in results) for position in range(len(likes))]
+    is_present = [any(result[position] is not None for result in results) for position in range(len(likes))]
     outputs = [
         [
             _convert_or_zeros(value, like)
-            for value, like, flag in zip(result, likes, found, strict=True)
+            for value, like, flag in zip(result, likes, is_present, strict=True)
             if flag
         ]
         for result in results
     ]
-    if not any(found):
+    if not any(is_present):
         return [None] * len(likes)
-    outs = iter(select(node.op, node.inputs[0], [*node.inputs[1:], *more], inputs, outputs))
-    return [next(outs) if flag else None for flag in found]
+    outs = iter(select(node.op, node.inputs[0], [*node.inputs[1:], *extra_operands], inputs, outputs))
+    return [next(outs) if flag else None for flag in is_present]
 
 
 def select(

@@ -67,16 +67,16 @@ class Treeverse:
         self._times = times
         self._length: int = draft.params.get("length", UNKNOWN_LENGTH)
         self._table = constant(_reach_table(count, self._length))
-        arrays = [placeholder(given.outer) for given in draft.elements]
+        arrays = [placeholder(operand.outer) for operand in draft.elements]
         back.consts += [
-            LoopOperand(given.outer, inner) for given, inner in zip(draft.elements, arrays, strict=True)
+            LoopOperand(operand.outer, inner) for operand, inner in zip(draft.elements, arrays, strict=True)
         ]
-        scope = _Scope([given.inner for given in draft.consts], arrays)
+        scope = _Scope([operand.inner for operand in draft.consts], arrays)
         iteration = self._iteration_at(draft.index)
         inits = self._init_checkpoints()
         checkpoints = [placeholder(init) for init in inits]
-        more = self._store_checkpoints(until, scope, checkpoints, iteration)
-        *states, iterations, top = more
+        stored = self._store_checkpoints(until, scope, checkpoints, iteration)
+        *states, iterations, top = stored
         first = _gather_at(iterations, top)
         now = self._advance(scope, [_gather_at(state, top) for state in states], first, iteration - first)
         self.entries = {carry.inner: state for carry, state in zip(draft.carries, now, strict=True)}
@@ -134,10 +134,10 @@ class Treeverse:
         loop = Draft(self._times, {"reverse": False}, Value(aval((), INT64)), count=count)
         number = self._iteration_at(_const(loop, first) + loop.index)
         becomes = {draft.index: number}
-        for given, outer in zip(draft.consts, scope.consts, strict=True):
-            becomes[given.inner] = _const(loop, outer)
-        for given, outer in zip(draft.elements, scope.arrays, strict=True):
-            becomes[given.inner] = _gather_at(_const(loop, outer), number)
+        for operand, outer in zip(draft.consts, scope.consts, strict=True):
+            becomes[operand.inner] = _const(loop, outer)
+        for operand, outer in zip(draft.elements, scope.arrays, strict=True):
+            becomes[operand.inner] = _gather_at(_const(loop, outer), number)
         inners = [placeholder(carry.inner) for carry in draft.carries]
         becomes.update({carry.inner: inner for carry, inner in zip(draft.carries, inners, strict=True)})
         next_carries = substitute([carry.next_carry for carry in draft.carries], becomes)
@@ -170,13 +170,13 @@ def _reach_table(count: int, length: int) -> np.ndarray[Any, Any]:
     )
 
 
-def _gather_at(x: Value, place: Value) -> Value:
+def _gather_at(x: Value, position: Value) -> Value:
     """Return the element of an array at a computed position."""
-    element_row = gather(x, reshape(place, (1,)))
+    element_row = gather(x, reshape(position, (1,)))
     return reshape(element_row, x.shape[1:])
 
 
-def _scatter_at(x: Value, element: Value, place: Value) -> Value:
+def _scatter_at(x: Value, element: Value, position: Value) -> Value:
     """Return an array with another element at a computed position."""
     element_row = reshape(element, (1, *element.shape))
-    return put_row(x, element_row, reshape(place, (1,)))
+    return put_row(x, element_row, reshape(position, (1,)))

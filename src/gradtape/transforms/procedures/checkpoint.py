@@ -98,18 +98,18 @@ def find_reruns(procedure: Procedure, tree: BlockTree, dependence: Dependence, c
         if isinstance(statement, Allocate)
     ]
     live = live_after_loops(procedure.body)
-    found: list[Rerun] = []
+    reruns: list[Rerun] = []
     for block in tree.blocks:
         around = [outer for outer in list(block.around())[1:] if outer.is_loop]
-        if not block.is_loop or any(not other.is_parallel and other.block in around for other in found):
+        if not block.is_loop or any(not other.is_parallel and other.block in around for other in reruns):
             continue
         rerun = Rerun(block)
         is_outermost = all(isinstance(outer.holder, For) and outer.holder.parallel for outer in around)
         if (rerun.is_parallel or (chunked and is_outermost)) and _complete(
             rerun, tree, dependence, allocations, live
         ):
-            found.append(rerun)
-    return found
+            reruns.append(rerun)
+    return reruns
 
 
 def _complete(
@@ -122,12 +122,12 @@ def _complete(
     """Enter what a loop reads and changes; return whether it can run again."""
     loop = rerun.loop
     inside: list[Statement] = list(walk([loop]))
-    own = rerun.own = {s.out.memory for s in inside if isinstance(s, Allocate)}
+    own_memories = rerun.own = {s.out.memory for s in inside if isinstance(s, Allocate)}
     assigned = {s.variable for s in inside if isinstance(s, Assign)}
     if any(isinstance(s, Read) and s.variable not in assigned for s in inside):
         return False
     exposed = exposed_variables(loop)
-    if any(x in exposed and isinstance(x.type, Memory) and x.type in own for x in assigned):
+    if any(x in exposed and isinstance(x.type, Memory) and x.type in own_memories for x in assigned):
         return False
     if isinstance(loop, For) and loop.parallel:
         shared = exposed | live.get(loop, set())
@@ -144,7 +144,7 @@ def _complete(
     outer = list(rerun.block.around())[1:]
     for memory in dict.fromkeys([x for s in inside for x in written(s) if isinstance(x, Memory)]):
         arrays = [(s, place) for s, place in allocations if s.out.memory is memory]
-        if memory in own:
+        if memory in own_memories:
             if any(s not in inside for s, _ in arrays):
                 return False
             rerun.conflicting.discard(memory)
@@ -226,8 +226,8 @@ def record_bytes(loop: Block, tree: BlockTree, records: Mapping[Block, Sequence[
             trips = 1.0
             for inner in around[: around.index(loop)]:
                 if isinstance(inner.holder, For | While):
-                    known = number_of(inner.holder.count) if isinstance(inner.holder, For) else None
-                    trips *= UNKNOWN_TRIP_COUNT if known is None else float(known)
+                    trip_count = number_of(inner.holder.count) if isinstance(inner.holder, For) else None
+                    trips *= UNKNOWN_TRIP_COUNT if trip_count is None else float(trip_count)
             sizes = [x.size * x.dtype.itemsize if isinstance(x, Value) else 8 for x in records.get(block, ())]
             total += trips * sum(sizes)
     return int(total)

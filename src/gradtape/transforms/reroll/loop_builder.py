@@ -177,10 +177,10 @@ class LoopBuilder:
         if self.open_ended:
             return BodyValue(self._induction_variable(values, node))
         key_ = tuple([id(value) for value in values])
-        found = self._stacked.get(key_)
-        if found is None:
-            found = self._stacked[key_] = self.state.stack(values, node)
-        return PerIteration(found)
+        stacked = self._stacked.get(key_)
+        if stacked is None:
+            stacked = self._stacked[key_] = self.state.stack(values, node)
+        return PerIteration(stacked)
 
     def _induction_variable(self, values: Sequence[Value], node: Node) -> Value:
         """Return a linear induction variable, computed from the number of the iteration."""
@@ -210,7 +210,7 @@ class LoopBuilder:
             inits[distance - back] = value
         chains = self.chains.setdefault(key, [])
         for chain in chains:
-            if all(_same(chain.inits.get(place, value), value) for place, value in inits.items()):
+            if all(_same(chain.inits.get(position, value), value) for position, value in inits.items()):
                 break
         else:
             chains.append(chain := CarryChain())
@@ -225,17 +225,17 @@ class LoopBuilder:
             return operand.value
         if isinstance(operand, PerIteration):
             stack = operand.value
-            found = self.elements.get(stack)
-            if found is None:
-                found = self.elements[stack] = Value(aval(stack.shape[1:], stack.dtype))
-            return found
+            inner = self.elements.get(stack)
+            if inner is None:
+                inner = self.elements[stack] = Value(aval(stack.shape[1:], stack.dtype))
+            return inner
         value = operand.value
         if isinstance(value, Literal):
             return value
-        found = self.consts.get(value)
-        if found is None:
-            found = self.consts[value] = Value(aval(value.shape, value.dtype))
-        return found
+        inner = self.consts.get(value)
+        if inner is None:
+            inner = self.consts[value] = Value(aval(value.shape, value.dtype))
+        return inner
 
     # Nodes
 
@@ -316,19 +316,19 @@ class LoopBuilder:
         if not self.open_ended:
             arrays = index_arrays(starts, moving, shape, strides)
             return [self.body_value(PerIteration(self.state.constant_of(array))) for array in arrays]
-        found = []
+        indices = []
         for array, axis in zip(index_arrays(starts[:1], moving, shape, strides), moving, strict=True):
             step = strided(starts[:, axis].tolist())
             if step is None:
                 raise NotRollable("an index jumps, and the trip count is not known", self.template[0])
             first = self.body_value(Invariant(self.state.constant_of(array[0])))
             count = convert(UFUNCS["multiply"](self.index, step), INTP)
-            found.append(UFUNCS["add"](first, broadcast_to(count, array.shape[1:])))
+            indices.append(UFUNCS["add"](first, broadcast_to(count, array.shape[1:])))
             if step:
                 room = x.shape[axis] - 1 - int(array.max()) if step > 0 else int(array.min())
                 most = room // abs(step) + 1
                 self.max_trips = most if self.max_trips is None else min(self.max_trips, most)
-        return found
+        return indices
 
     def _write(self, slot: int, node: Node, first: int, starts: Starts) -> None:
         """Write the parts of all iterations after the loop, if the array is not read before; else carry the array."""
@@ -356,10 +356,10 @@ class LoopBuilder:
         self.slots[slot, 0] = BodyValue(write_at(x, self.body_value(v), indices, moving))
 
 
-def _same(one: Value, other: Value) -> bool:
-    if one is other:
+def _same(first: Value, second: Value) -> bool:
+    if first is second:
         return True
-    if not (isinstance(one, Literal) and isinstance(other, Literal)):
+    if not (isinstance(first, Literal) and isinstance(second, Literal)):
         return False
-    assert one.data is not None and other.data is not None
-    return one.data.dtype == other.data.dtype and one.data.tobytes() == other.data.tobytes()
+    assert first.data is not None and second.data is not None
+    return first.data.dtype == second.data.dtype and first.data.tobytes() == second.data.tobytes()

@@ -28,7 +28,7 @@ def forward_stores(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Seq
     if not any(node.op is update_row for node in nodes):
         return nodes, list(outputs)
     becomes: dict[Value, Value] = {}
-    kept: list[Node] = []
+    remaining: list[Node] = []
     repeated = _repeated_writes(nodes)
     for node in nodes:
         inputs = node.inputs
@@ -43,7 +43,7 @@ def forward_stores(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Seq
                     and instead.node.op is slice_row
                     and instead.node.site is node.site
                 ):
-                    kept.append(instead.node)
+                    remaining.append(instead.node)
                 continue
         if inputs is not node.inputs:
             copy = node.copy(inputs)
@@ -52,13 +52,13 @@ def forward_stores(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Seq
                 becomes[old] = new
             copy.set_tags(node.tags)
             node = copy
-        kept.append(node)
-    return kept, [becomes.get(value, value) for value in outputs]
+        remaining.append(node)
+    return remaining, [becomes.get(value, value) for value in outputs]
 
 
 def _repeated_writes(nodes: Sequence[Node]) -> set[Node | None]:
     """Return the writes to elements that are written again after a few other writes to the array."""
-    found: set[Node | None] = set()
+    repeated: set[Node | None] = set()
     for node in nodes:
         if node.op is not update_row:
             continue
@@ -69,9 +69,9 @@ def _repeated_writes(nodes: Sequence[Node]) -> set[Node | None]:
             if earlier is None or earlier.op is not update_row:
                 break
             if _place(earlier) == _place(node):
-                found |= {earlier, node}
+                repeated |= {earlier, node}
                 break
-    return found
+    return repeated
 
 
 def _written_by(value: Value) -> Node | None:
@@ -89,28 +89,28 @@ def _place(write: Node) -> tuple[Shape, Shape, Shape]:
 def _read(node: Node, x: Value) -> Value | None:
     """Return the replacement of a slice of `x`; None where it stays."""
     starts, shape, strides = (node.params[name] for name in ("starts", "shape", "strides"))
-    found = x
+    source = x
     for _ in range(MAX_STEPS):
-        write = found.node
-        if write is None or write.op is not update_row or found.data is not None:
+        write = source.node
+        if write is None or write.op is not update_row or source.data is not None:
             break
         v = write.inputs[1]
         into, by = write.params["starts"], write.params["strides"]
         if _disjoint(starts, shape, strides, into, v.shape, by):
-            found = write.inputs[0]
+            source = write.inputs[0]
             continue
         if shape == v.shape and starts == into and (strides == by or max(shape, default=1) <= 1):
             return v
-        ones = all(step == 1 for step in (*strides, *by))
+        is_contiguous = all(step == 1 for step in (*strides, *by))
         body_value = all(
             begin <= start and start + extent <= begin + whole
             for start, extent, begin, whole in zip(starts, shape, into, v.shape, strict=True)
         )
-        if ones and body_value:
+        if is_contiguous and body_value:
             offset = tuple(start - begin for start, begin in zip(starts, into, strict=True))
             return _slice(node, v, offset)
         break
-    return None if found is x else _slice(node, found, starts)
+    return None if source is x else _slice(node, source, starts)
 
 
 def _slice(node: Node, x: Value, starts: Shape) -> Value:

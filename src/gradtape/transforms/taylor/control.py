@@ -42,8 +42,8 @@ class LoopSeries(AllAtOnce):
         incoming = [[self.expansion.coefficient(operand, j) for j in orders] for operand in self.node.inputs]
         consts, inits, elements = draft.split(incoming)
         sources: dict[Value, list[Coefficient]] = {}
-        for mine, given in ((draft.consts, consts), (draft.elements, elements)):
-            for operand, parts in zip(tuple(mine), given, strict=True):
+        for mine, series in ((draft.consts, consts), (draft.elements, elements)):
+            for operand, parts in zip(tuple(mine), series, strict=True):
                 if any(part is not None for part in parts):
                     inside = [None if part is None else placeholder(operand.inner) for part in parts]
                     sources[operand.inner] = list(inside)
@@ -64,16 +64,16 @@ class LoopSeries(AllAtOnce):
             ends = Expansion({**sources, **moving}, never_stop).coefficients(
                 [*[carry.next_carry for carry in carries], *draft.ys], k
             )
-            more = {
+            newly_moving = {
                 carry.inner: [placeholder(carry.inner) for _ in orders]
                 for carry, parts in zip(carries, ends, strict=False)
                 if carry.inner not in moving
                 and is_inexact(carry.inner.dtype)
                 and any(part is not None for part in parts)
             }
-            if not more:
+            if not newly_moving:
                 break
-            moving.update(more)
+            moving.update(newly_moving)
         first = len(draft.carries)
         for carry, parts, last in zip(carries, inits, ends, strict=False):
             draft.carries.extend(
@@ -111,16 +111,16 @@ class SwitchSeries(AllAtOnce):
         incoming = [
             [self.expansion.coefficient(operand, j) for j in orders] for operand in self.node.inputs[1:]
         ]
-        more = [part for parts in incoming for part in parts if part is not None]
+        present_parts = [part for parts in incoming for part in parts if part is not None]
         inputs, results = [], []
         for branch in node.params["branches"]:
             inside = [
-                [None if part is None else placeholder(own) for part in parts]
-                for own, parts in zip(branch.inputs, incoming, strict=True)
+                [None if part is None else placeholder(branch_input) for part in parts]
+                for branch_input, parts in zip(branch.inputs, incoming, strict=True)
             ]
             sources = {
-                own: parts
-                for own, parts in zip(branch.inputs, inside, strict=True)
+                branch_input: parts
+                for branch_input, parts in zip(branch.inputs, inside, strict=True)
                 if any(part is not None for part in parts)
             }
             ends = Expansion(sources, never_stop).coefficients(branch.outputs, k)
@@ -138,7 +138,7 @@ class SwitchSeries(AllAtOnce):
             ]
             for parts in results
         ]
-        outs = iter(select(node.op, node.inputs[0], [*node.inputs[1:], *more], inputs, outputs))
+        outs = iter(select(node.op, node.inputs[0], [*node.inputs[1:], *present_parts], inputs, outputs))
         found = [next(outs) if flag else None for flag in present]
         return [found[start : start + k] for start in range(0, len(found), k)]
 

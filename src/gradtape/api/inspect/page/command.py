@@ -68,8 +68,8 @@ def run_inspected(
         print(error, file=sys.stderr)
         return USAGE
     if serve:
-        whole = f"{target}:{function}" if function else target
-        return _Live(whole, arguments, as_module).serve(show)
+        described = f"{target}:{function}" if function else target
+        return _Live(described, arguments, as_module).serve(show)
     watched = WatchedRun()
     failures: list[BaseException] = []
     with watched:
@@ -117,18 +117,20 @@ def only(model: dict[str, Any], name: str, target: str) -> dict[str, Any]:
         If there is none.
     """
     functions = model["functions"]
-    given = vars(sys.modules["__main__"]).get(name)
-    names = {name, given.site.name} if isinstance(given, Jitted) else {name}
-    kept = [
+    content = vars(sys.modules["__main__"]).get(name)
+    names = {name, content.site.name} if isinstance(content, Jitted) else {name}
+    kept_positions = [
         k
         for k, function in enumerate(functions)
         if _names_in(function["name"]) & names or function["name"] in names
     ]
-    if not kept:
-        raise _nothing_of(name, target, given, [function["name"] for function in functions])
-    numbers = {old: new for new, old in enumerate(kept)}
-    shown = {old: new for new, old in enumerate(p for k in kept for p in functions[k]["programs"])}
-    chosen = [{**functions[k], "programs": [shown[p] for p in functions[k]["programs"]]} for k in kept]
+    if not kept_positions:
+        raise _nothing_of(name, target, content, [function["name"] for function in functions])
+    numbers = {old: new for new, old in enumerate(kept_positions)}
+    shown = {old: new for new, old in enumerate(p for k in kept_positions for p in functions[k]["programs"])}
+    chosen = [
+        {**functions[k], "programs": [shown[p] for p in functions[k]["programs"]]} for k in kept_positions
+    ]
     problems = [
         {
             **problem,
@@ -161,7 +163,7 @@ def _names_in(title: str) -> set[str]:
     return {inner.rstrip(")")} if "(" in title else {title}
 
 
-def _nothing_of(name: str, target: str, given: Any, called: Sequence[str]) -> ArgumentError:
+def _nothing_of(name: str, target: str, content: Any, called: Sequence[str]) -> ArgumentError:
     """Return the error for a function of which there is nothing to show."""
     names = sorted({inner for title in called for inner in _names_in(title) if inner.isidentifier()})
     there = (
@@ -169,16 +171,16 @@ def _nothing_of(name: str, target: str, given: Any, called: Sequence[str]) -> Ar
         if called
         else "no compiled function was called"
     )
-    if given is None:
+    if content is None:
         near = nearest(
-            name, [*names, *[key for key, thing in vars(sys.modules["__main__"]).items() if callable(thing)]]
+            name, [*names, *[key for key, value in vars(sys.modules["__main__"]).items() if callable(value)]]
         )
         return ArgumentError(
             f"{target} has no function {name!r}",
             why=there,
             remedy=f"did you mean {near}?" if near else "name one of these, or none for all of them",
         )
-    if not callable(given):
+    if not callable(content):
         return ArgumentError(f"{name} in {target} is no function", why=there)
     return ArgumentError(
         f"there is nothing to show of {name}: {target} did not call it as a compiled function",
@@ -240,8 +242,8 @@ class _Live:
             done = subprocess.run([*self._command, str(path), *self._script])
             model = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
         if model is not None:
-            known = self._files
-            self._files = {**_changed_at(file["path"] for file in model["files"]), **known}
+            known_files = self._files
+            self._files = {**_changed_at(file["path"] for file in model["files"]), **known_files}
         return done.returncode, model
 
 
