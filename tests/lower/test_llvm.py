@@ -109,6 +109,20 @@ def test_sums_and_extrema_run_in_vectors() -> None:
     assert re.search(r"v?maxpd", text)
 
 
+@pytest.mark.parametrize("name", ("reduce_max", "reduce_min"))
+def test_the_element_and_not_the_extremum_so_far_is_tested_for_nan(name: str) -> None:
+    """x86 compares the first operand with itself, for which a chain of extrema would have to wait."""
+    x = array_input(16, 8)
+    kernel = check(graph_of([x], [ROW[name](x, axes=(0,))]), [np.random.default_rng(0).normal(size=(16, 8))])
+    text = kernel.lowered.ir_text
+    ((element, so_far),) = re.findall(r"@llvm\.m\w+\.f64\(double (%\w+), double (%\w+)\)", text)
+    loads = dict(re.findall(r"(%\w+) = load double, ptr (%\w+)", text))
+    bases = dict(
+        re.findall(r"(%\w+) = getelementptr inbounds double, ptr (%\w+), i64 %\w+\n  %\w+ = load", text)
+    )
+    assert [bases[loads[name]] for name in (element, so_far)] == ["%x0", "%out0"]
+
+
 def test_what_a_lowered_program_tells() -> None:
     x = array_input(50, 60)
     y = array_input(60, 70)

@@ -25,7 +25,7 @@ _MEMORY: Final = {
     "d": "double",
 }
 _FLAGGED: Final = frozenset(("fadd", "fsub", "fmul", "fdiv", "frem", "fneg"))
-_INTRINSIC_FLAGS: Final = frozenset(("llvm.maximum", "llvm.minimum"))
+_EXTREMA: Final = frozenset(("llvm.maximum", "llvm.minimum"))
 
 
 def memory_type(dtype: Dtype) -> str:
@@ -130,7 +130,10 @@ def _instruction(
 def _intrinsic(name: str, dtypes: tuple[Dtype, ...], out: Dtype, args: tuple[str, ...]) -> str:
     type_ = register_type(dtypes[0])
     suffix = {"float": "f32", "double": "f64"}.get(type_, type_)
-    flags = " nsz" if name in _INTRINSIC_FLAGS else ""
+    flags = ""
+    if name in _EXTREMA:
+        # x86 selects where the first operand is NaN: it is the new element, so that the result so far waits for the extremum alone.
+        flags, args = " nsz", args[::-1]
     typed = ", ".join(f"{register_type(dtype)} {arg}" for dtype, arg in zip(dtypes, args, strict=True))
     if name in ("llvm.abs", "llvm.ctlz", "llvm.cttz"):
         typed += ", i1 false"

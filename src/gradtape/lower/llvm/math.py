@@ -97,21 +97,20 @@ class _VectorFunction(FunctionWriter):
 
     def exp(self) -> str:
         """Write the exponential. Arguments are clamped to where the result is finite and not zero; a NaN passes the clamps."""
-        above = self._clamped("%x", "ogt", 710.0)
-        n, _, p = self._reduced(self._clamped(above, "olt", -746.0))
+        n, p = self._reduced("%x")
         return self._scaled(self._real("fadd", p, self._all(1.0)), n)
 
     def tanh(self) -> str:
-        """Write the hyperbolic tangent, as t / (t + 2) with t = exp(2 x) - 1."""
-        x = self._clamped(self._intrinsic("fabs", "%x"), "ogt", 20.0)
-        n, shifted, p = self._reduced(self._real("fadd", x, x))
-        power = self._scaled(self._all(1.0), n) if _can_scale() else self._power(shifted)
-        t = self._fma(p, power, self._real("fsub", power, self._all(1.0)))
-        result = self._real("fdiv", t, self._real("fadd", t, self._all(2.0)))
-        return self._intrinsic("copysign", result, "%x")
+        """Write the hyperbolic tangent, as (1 - e) / (1 + e) with e = exp(-2 abs(x)), which the derivative needs as well."""
+        n, p = self._reduced(self._real("fmul", self._intrinsic("fabs", "%x"), self._all(-2.0)))
+        power = self._scaled(self._all(1.0), n)
+        above = self._fma(p, power, self._real("fadd", power, self._all(1.0)))
+        below = self._fma(p, power, self._real("fsub", power, self._all(1.0)))
+        return self._intrinsic("copysign", self._real("fdiv", below, above), "%x")
 
-    def _reduced(self, x: str) -> tuple[str, str, str]:
-        """Range reduction: return n as a float, n in the last bits of a float, and ``exp(x - n log 2) - 1``."""
+    def _reduced(self, x: str) -> tuple[str, str]:
+        """Range reduction: return n as a float, and ``exp(x - n log 2) - 1``."""
+        x = self._clamped(self._clamped(x, "ogt", 710.0), "olt", -746.0)
         shifted = self._fma(x, self._all(_LOG2_E), self._all(_MAGIC))
         n = self._real("fsub", shifted, self._all(_MAGIC))
         r = self._fma(n, self._all(_LN2[1]), self._fma(n, self._all(_LN2[0]), x))
@@ -124,7 +123,7 @@ class _VectorFunction(FunctionWriter):
         pairs.append(self._all(_SERIES[-1]))
         low, middle, high = (self._fma(pairs[k + 1], r2, pairs[k]) for k in (0, 2, 4))
         series = self._fma(self._fma(high, r4, middle), r4, low)
-        return n, shifted, self._fma(series, r2, r)
+        return n, self._fma(series, r2, r)
 
     def _scaled(self, x: str, n: str) -> str:
         """Return x times 2 to the n."""
