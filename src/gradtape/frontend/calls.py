@@ -23,6 +23,7 @@ from gradtape.frontend.values import (
     Conflict,
     ListReference,
     RaisedError,
+    Template,
     as_integer,
     is_number,
     is_static,
@@ -244,7 +245,7 @@ def _constructed(self: Interpreter, kind: type, args: tuple[Any, ...], kwargs: d
     if issubclass(kind, np.generic):
         return FUNCTIONS[np.dtype](self, np.dtype(kind), *args)
     if issubclass(kind, BaseException):
-        parts = [x if isinstance(x, str) else shown(x) for x in args]
+        parts = [x.text if isinstance(x, Template) else x if isinstance(x, str) else shown(x) for x in args]
         return RaisedError(kind, parts[0] if len(parts) == 1 else ", ".join(parts))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return kind(*args, **kwargs)

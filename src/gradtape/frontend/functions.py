@@ -25,6 +25,7 @@ from gradtape.frontend.values import (
     RaisedError,
     RangeValue,
     Reversed,
+    Template,
     Unrolled,
     Zipped,
     as_condition,
@@ -522,9 +523,17 @@ PYTHON_CLASSES: Final[dict[str, type]] = {"b": bool, "c": complex, "f": float, "
 """Python's classes of numbers by the kind of the dtype."""
 
 
-@runs(str, repr, format)
-def str_(self: Interpreter, x: Any = "", *encoding: Any) -> str:
-    return str(x) if is_static(x) and not isinstance(x, Closure) else "{}"
+def _text(function: Any) -> Any:
+    """Return what runs in place of a function that makes a text."""
+
+    def text(self: Interpreter, *args: Any) -> str | Template:
+        return function(*args) if all(map(is_static, args)) else Template("{}")
+
+    return text
+
+
+for _function in (str, repr, format):
+    runs(_function)(_text(_function))
 
 
 @runs(print)

@@ -14,6 +14,7 @@ from gradtape.frontend.values import (
     ListReference,
     NeedsStaticError,
     RangeValue,
+    Template,
     as_condition,
     as_integer,
     is_number,
@@ -85,6 +86,11 @@ def binary(build: ProcedureBuilder, function: Any, x: Any, y: Any) -> Any:
         if isinstance(x, Value) or isinstance(y, Value):
             return scalar_binary(function, x, y)
         return static(function, x, y)
+    if isinstance(x, Template) or isinstance(y, Template):
+        texts = [each.text if isinstance(each, Template) else each for each in (x, y)]
+        if function is operator.add and all(isinstance(text, str) for text in texts):
+            return Template("".join(texts))
+        refuse(f"{shown(x)} and {shown(y)} are combined by {function.__name__}")
     if isinstance(x, Value | ListReference | Conflict) or isinstance(y, Value | ListReference | Conflict):
         if function in (operator.eq, operator.ne):
             return function is operator.ne

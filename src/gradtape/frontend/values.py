@@ -125,6 +125,13 @@ class BoundMethod:
 
 
 @record
+class Template:
+    """A text with numbers that depend on data, each as ``{}``: the message of an error may be one, and nothing can be read from it."""
+
+    text: str
+
+
+@record
 class RaisedError:
     """An exception that the code has made."""
 
@@ -212,7 +219,16 @@ def is_static(x: Any) -> bool:
         return all(map(is_static, (x.start, x.stop, x.step)))
     return not isinstance(
         x,
-        Value | Expression | ListReference | Closure | Conflict | Missing | RangeValue | Enumerated | Zipped,
+        Value
+        | Expression
+        | ListReference
+        | Closure
+        | Conflict
+        | Missing
+        | RangeValue
+        | Enumerated
+        | Zipped
+        | Template,
     )
 
 
@@ -293,6 +309,8 @@ def shown(x: Any) -> str:
         return f"the function {x.code.co_name}"
     if isinstance(x, RaisedError):
         return f"a {x.kind.__name__}"
+    if isinstance(x, Template):
+        return f"the text {x.text!r} of numbers that depend on data"
     return (
         f"{x!r:.60}" if isinstance(x, int | float | complex | bool | str | None) else f"a {type(x).__name__}"
     )

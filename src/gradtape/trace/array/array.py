@@ -76,6 +76,7 @@ from gradtape.trace.dispatch.dispatch import (
     public_name,
 )
 from gradtape.trace.dispatch.op_cache import index_template, run
+from gradtape.trace.jit.guards import Abstract
 from gradtape.trace.jit.outcomes import MAY_FAIL, call_now, is_handled
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.force import force
@@ -84,7 +85,7 @@ from gradtape.trace.lazy.pending import live_arrays
 from gradtape.trace.patching.asarray import capture_element
 from gradtape.trace.patching.bytecode import callee_names
 from gradtape.trace.source.asking import ASKING
-from gradtape.trace.source.contexts import contexts, scopes
+from gradtape.trace.source.contexts import compiled_trace, contexts, scopes
 from gradtape.trace.source.sites import is_program_file, is_traced_file, user_site
 from gradtape.trace.subclasses.instances import (
     TracedNdarray,
@@ -661,7 +662,9 @@ def printable_data(value: Value, what: str) -> NDArray | None:
     """Return the data of a value for text, or None for one that is traced or that is the symbolic tangent of a rule."""
     trace = concretize.abstracting_trace(value)
     if trace is not None:
-        trace.has_text = True
+        around = compiled_trace() if isinstance(trace, Abstract) else trace
+        if around is not None:
+            around.text = around.text or (user_site(), trace)
         return None
     try:
         data = force([value])[0]

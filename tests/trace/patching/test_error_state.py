@@ -1,0 +1,58 @@
+"""NumPy's error state in traced code: no FloatingPointError is raised, and a warning says so."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.errors import GradtapeWarning
+
+X = np.array([1.5, -0.5])
+
+
+def by_block(x: Any) -> Any:
+    with np.errstate(invalid="raise"):
+        try:
+            return np.sum(np.sqrt(x))
+        except FloatingPointError:
+            return np.sum(x**2)
+
+
+def by_setting(x: Any) -> Any:
+    before = np.seterr(divide="raise")
+    try:
+        return np.sum(1.0 / x)
+    finally:
+        np.seterr(**before)
+
+
+def on_tape(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(x: Any) -> Any:
+        with gt.GradientTape() as tape:
+            y = function(tape.watch(x))
+        return y, tape
+
+    return run
+
+
+@pytest.mark.parametrize("way", [gt.jit, gt.grad, on_tape])
+@pytest.mark.parametrize(("function", "kind"), [(by_block, "invalid"), (by_setting, "divide")])
+def test_errors_that_are_not_raised_are_told(way: Any, function: Callable[..., Any], kind: str) -> None:
+    with pytest.warns(GradtapeWarning, match=rf"no FloatingPointError.*\({kind}\)"):
+        way(function)(X)
+
+
+@pytest.mark.parametrize("way", [gt.jit, gt.grad, on_tape])
+def test_states_that_raise_nothing_are_not_told(way: Any) -> None:
+    def quiet(x: Any) -> Any:
+        with np.errstate(all="ignore"), np.errstate(divide="warn"):
+            return np.sum(np.sqrt(x)) + np.sum(np.linalg.inv(np.outer(x, x) + np.eye(2)))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        way(quiet)(X)
