@@ -12,6 +12,7 @@ I. Murray, "Differentiation of the Cholesky decomposition", 2016.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -79,12 +80,23 @@ def each_matrix(function: Callable[..., Sequence[NDArray]], *stacks: NDArray) ->
     return tuple([np.stack(parts).reshape(*lead, *parts[0].shape) for parts in zip(*found, strict=True)])
 
 
+def _routine(module: ModuleType, name: str, dtype: np.dtype[Any]) -> Callable[..., Any]:
+    routine: Callable[..., Any] = getattr(module, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char] + name)
+    return routine
+
+
 def lapack_routine(name: str, dtype: np.dtype[Any]) -> Callable[..., Any]:
-    """Return SciPy's wrapper of a routine."""
+    """Return SciPy's wrapper of a routine of LAPACK."""
     import scipy.linalg.lapack as lapack  # late: it takes a while, and compiled programs do without it
 
-    routine: Callable[..., Any] = getattr(lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char] + name)
-    return routine
+    return _routine(lapack, name, dtype)
+
+
+def blas_routine(name: str, dtype: np.dtype[Any]) -> Callable[..., Any]:
+    """Return SciPy's wrapper of a routine of BLAS."""
+    import scipy.linalg.blas as blas
+
+    return _routine(blas, name, dtype)
 
 
 # Triangular systems
@@ -94,9 +106,11 @@ def _solve_triangular(t: NDArray, b: NDArray, *, lower: bool, transposed: bool, 
     def one(t: NDArray, b: NDArray) -> tuple[NDArray]:
         if not b.size:
             return (b,)
-        x, info = lapack_routine("trtrs", t.dtype)(t, b, lower=lower, trans=transposed, unitdiag=unit)
-        if info > 0:
-            raise np.linalg.LinAlgError(f"singular matrix: resolution failed at diagonal {info - 1}")
+        zeros = np.flatnonzero(np.diagonal(t) == 0)
+        if len(zeros) and not unit:
+            raise np.linalg.LinAlgError(f"singular matrix: resolution failed at diagonal {zeros[0]}")
+        # LAPACK's trtrs starts OpenBLAS's threads for two by two numbers already.
+        x = blas_routine("trsm", t.dtype)(1.0, t, b, lower=lower, trans_a=transposed, diag=unit)
         return (np.ascontiguousarray(x),)
 
     return each_matrix(one, t, b)[0]
