@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import scipy.linalg as sl
 
 import gradtape as gt
+from tests.support.differences import gradient_by_differences
 
 A = np.array([[2.0, 0.3, 0.1], [0.2, 1.5, -0.4], [0.6, 0.1, 1.8]])
 B = np.array([[0.7, 0.2], [-0.4, 0.5], [1.3, -0.6]])
@@ -283,3 +285,46 @@ def test_systems_in_bands_in_every_way(bands: tuple[int, int]) -> None:
             entry = row - upper + column
             slope = full[:, :, entry, column] if 0 <= entry < 5 else 0.0
             np.testing.assert_allclose(backward[:, :, row, column], slope, atol=1e-12)
+
+
+def stationary(rates: Any) -> Any:
+    """Return the distribution of a Markov chain that stays the same, by the factors of its generator, whose last pivot is zero."""
+    generator = rates - np.diag(np.sum(rates, axis=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        packed, _ = sl.lu_factor(generator.T, check_finite=False)
+    left = sl.solve_triangular(packed[:-1, :-1], -packed[:-1, -1])
+    weights = np.append(left, 1.0)
+    return weights / np.sum(weights)
+
+
+def test_factors_of_a_matrix_whose_last_pivot_is_zero_have_derivatives() -> None:
+    rates = np.array([[0.0, 2.0, 3.0], [1.0, 0.0, 4.0], [2.0, 1.5, 0.0]])
+    seeds = np.array([1.0, -2.0, 0.5])
+
+    def total(rates: Any) -> Any:
+        return np.sum(seeds * stationary(rates) ** 2)
+
+    slope = gradient_by_differences(total, rates)
+    np.testing.assert_allclose(gt.grad(total)(rates), slope, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(gt.jvp(total, (rates,), (rates,))[1], np.sum(slope * rates), atol=1e-8)
+    hessian = gt.hessian(total)(rates)
+    np.testing.assert_allclose(hessian, np.transpose(hessian, (2, 3, 0, 1)), atol=1e-10)
+    np.testing.assert_allclose(hessian, gt.jacfwd(gt.jacfwd(total))(rates), atol=1e-10)
+    with gt.GradientTape() as tape:
+        x = tape.watch(rates)
+        y = total(x)
+    np.testing.assert_allclose(tape.gradient(y, x), slope, rtol=1e-5, atol=1e-8)
+
+
+def test_triangular_systems_that_are_singular_are_refused_by_the_interpreter() -> None:
+    t = np.array([[1.0, 2.0], [0.0, 0.0]])
+    for options in ({}, {"trans": 1}, {"lower": True}):
+        with (
+            pytest.raises(np.linalg.LinAlgError, match="resolution failed at diagonal 1"),
+            gt.GradientTape() as tape,
+        ):
+            float(np.sum(sl.solve_triangular(tape.watch(t), np.ones(2), **options)))
+    with gt.GradientTape() as tape:
+        x = sl.solve_triangular(tape.watch(t), np.ones(2), unit_diagonal=True)
+    np.testing.assert_array_equal(x, [-1.0, 1.0])

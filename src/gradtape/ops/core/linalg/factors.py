@@ -27,6 +27,7 @@ from gradtape.ops.core.linalg.equations import scipy_function, sylvester
 from gradtape.ops.core.matrices import (
     INT32,
     adjoint,
+    lapack_routine,
     qr,
     svd,
     symmetric,
@@ -94,7 +95,7 @@ def _lu(a: NDArray) -> tuple[NDArray, ...]:
     m = len(a)
     if not a.size:
         return a, np.zeros(min(a.shape), INT32), np.arange(m)
-    packed, pivots = scipy_function("lu_factor")(a, check_finite=False)
+    packed, pivots, _ = lapack_routine("getrf", a.dtype)(a)  # which does not warn of a pivot that is zero
     order = np.arange(m)
     for k, pivot in enumerate(pivots):
         order[[k, pivot]] = order[[pivot, k]]
@@ -114,9 +115,11 @@ def _lu_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> 
         left, right = unit_lower(cut_columns(packed, 0, k)), upper(cut_rows(packed, 0, k))
         top, first = cut_rows(left, 0, k), cut_columns(right, 0, k)
         block = cut_columns(cut_rows(moved, 0, k), 0, k)
-        inside = by_lower(top, over_upper(block, first), unit=True)
-        below, above = lower(inside, -1), upper(inside)
-        dtop, dfirst = matmul(top, below), matmul(above, first)
+        # The last pivot divides nothing: generators of Markov chains have a zero there.
+        inside = by_lower(top, block, unit=True)
+        known = over_upper(cut_columns(inside, 0, k - 1), cut_columns(cut_rows(first, 0, k - 1), 0, k - 1))
+        below = lower(pad(known, inside.shape, (0,) * inside.ndim), -1)
+        dtop, dfirst = matmul(top, below), upper(inside - matmul(below, first))
         change = dtop + dfirst
         if m > k:
             remaining = cut_rows(moved, k, m) - matmul(cut_rows(left, k, m), dfirst)
