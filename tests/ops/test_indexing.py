@@ -341,3 +341,38 @@ def test_an_augmented_assignment_writes_once():
     x = np.arange(5.0)
     assert np.array_equal(shifted(x), [0.0, 1.0, 1.5, 2.0, 2.5])
     assert str(gt.inspect.graph(shifted, x)).count("update(") == 1
+
+
+TRUTHS = [
+    (True, None),
+    (None, True),
+    (True, slice(1, None)),
+    (True, 0),
+    (0, np.True_),
+    (np.True_, np.array([0, 2])),
+    (slice(None), True, np.array([1])),
+    (False, slice(None)),
+    (np.array(False), 0),
+    (..., True),
+    (True, ..., 1),
+    (np.array(True), np.array([True, False, True])),
+    (True, True),
+    (True, False),
+    (slice(None), None, True, 2),
+    (numbers((3, 4)) > 3.0, True),
+]
+
+
+@pytest.mark.parametrize("key", TRUTHS, ids=repr)
+def test_truths_beside_other_items(key: Any) -> None:
+    x = numbers((3, 4))
+    check_read(x, key)
+    check_write(x, key, others(x[key].shape))
+    np.testing.assert_array_equal(gt.jit(lambda x: (x * x)[key])(x), (x * x)[key])
+
+
+def test_truths_beside_new_axes_of_a_number() -> None:
+    for key in ((np.True_, None), (None, False)):
+        np.testing.assert_array_equal(
+            gt.jit(lambda x, key=key: np.sum(x)[key])(numbers((3,))), np.float64(12.0)[key]
+        )

@@ -82,7 +82,7 @@ def _without_masks(items: Sequence[Any]) -> list[Any]:
             isinstance(item, np.ndarray) and item.dtype == bool and item.ndim == 0
         ):
             raise UnsupportedFunctionError(
-                "x[True] and x[False] beside other indices are not supported",
+                "x[True] and x[False] beside other indices are not supported here",
                 where=here.site,
                 remedy="use x[None] or np.where",
             )

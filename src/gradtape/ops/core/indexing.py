@@ -423,6 +423,9 @@ def getitem(x: Value, key: Any) -> Value:
     chosen = truth_index(key)
     if chosen is not None:
         return parse_index((1, *x.shape), slice(int(chosen))).read(reshape(x, (1, *x.shape)))
+    if has_truths(key):
+        axes, others = _with_axes_of_truths(key)
+        return getitem(getitem(x, axes), others)
     return parse_index(x.shape, key).read(x)
 
 
@@ -433,6 +436,28 @@ def truth_index(key: Any) -> bool | None:
     ):
         return bool(key)
     return None
+
+
+def has_truths(key: Any) -> bool:
+    """Return whether an index has True or False beside other items, as ``x[True, None]``."""
+    return type(key) is tuple and any(truth_index(item) is not None for item in key)
+
+
+def _with_axes_of_truths(key: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return an index that makes an axis for each True and False in an index, and the one that is left: all or nothing of these axes."""
+    axes: list[Any] = []
+    others: list[Any] = []
+    for item in key:
+        chosen = truth_index(item)
+        if chosen is not None:
+            axes.append(None)
+        elif item is Ellipsis:
+            axes.append(Ellipsis)
+        elif item is not None:
+            is_mask = isinstance(item, np.ndarray | list) and np.asarray(item).dtype.kind == "b"
+            axes.extend([slice(None)] * (np.ndim(item) if is_mask else 1))
+        others.append(item if chosen is None else np.zeros(int(chosen), INTP))
+    return tuple(axes), tuple(others)
 
 
 def getitem_rows(x: Value, key: Any) -> Value:
@@ -457,6 +482,9 @@ def setitem(x: Value, key: Any, v: Any) -> Value:
             return setitem(x, ..., fit_for_write(v, x.dtype, x.shape))
         fit_for_write(v, x.dtype, (0, *x.shape))
         return x
+    if has_truths(key):
+        axes, others = _with_axes_of_truths(key)
+        return reshape(setitem(getitem(x, axes), others, v), x.shape)
     index = parse_index(x.shape, key)
     if not index.result and not ARRAYS_ARE_ELEMENTS:
         v = as_element(v, x.dtype, in_view=has_ellipsis(key))

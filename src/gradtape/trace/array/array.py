@@ -24,7 +24,15 @@ from gradtape.kinds.operands import COMPACT, as_value
 from gradtape.kinds.refusals import keeps_labels
 from gradtape.kinds.registry import HOOKS
 from gradtape.ops.core.elementwise.cast import convert, identity
-from gradtape.ops.core.indexing import Basic, getitem, has_ellipsis, parse_index, setitem, truth_index
+from gradtape.ops.core.indexing import (
+    Basic,
+    getitem,
+    has_ellipsis,
+    has_truths,
+    parse_index,
+    setitem,
+    truth_index,
+)
 from gradtape.trace.array import concretize
 from gradtape.trace.array.attributes import Attributes
 from gradtape.trace.array.checks import check_fit, passes_in_body
@@ -490,7 +498,7 @@ class Array(Operators, Methods, Attributes, Handle):
             # what is written to the array or the mask afterwards does not reach the selection
             return Selection(wrap_value(value), wrap_value(key.value))  # type: ignore[return-value] # it behaves as an Array
         plain_key = concretize.concrete_key(without_selections(key), value.shape)
-        if truth_index(plain_key) is not None:
+        if truth_index(plain_key) is not None or has_truths(plain_key):
             return wrap_value(getitem(value, plain_key))  # type: ignore[no-any-return] # a row of one result
         index = parse_index(value.shape, plain_key)
         if not isinstance(index, Basic):
