@@ -175,6 +175,24 @@ def test_cosine_and_sine_transforms_of_fftpack(name: str) -> None:
         gt.jit(lambda x: transform(x, type=5))(x)
 
 
+@pytest.mark.parametrize("name", ["fft", "ifft", "fft2", "ifft2", "fftn", "ifftn"])
+def test_transforms_of_fftpack(name: str) -> None:
+    transform, x = getattr(scipy.fftpack, name), np.random.default_rng(3).normal(size=(3, 4))
+    several = name not in ("fft", "ifft")
+    for options in ({}, {"shape": (2, 5)}, {"axes": (0, 1)}) if several else ({}, {"n": 6}, {"axis": 0}):
+        plain = transform(x, **options)
+        weights = np.cos(np.arange(plain.size)).reshape(plain.shape) * (1 + 0.5j)
+
+        def total(x: Any, options: Any = options, weights: Any = weights) -> Any:
+            return np.sum(np.real(weights * transform(x, **options)))
+
+        np.testing.assert_allclose(
+            gt.jit(transform, static_argnames=tuple(options))(x, **options), plain, atol=1e-14
+        )
+        np.testing.assert_allclose(np.sum(gt.grad(total)(x) * x), total(x), rtol=1e-12)  # it is linear
+        np.testing.assert_allclose(gt.jvp(total, (x,), (x,))[1], total(x), rtol=1e-12)
+
+
 @pytest.mark.parametrize("function", [softmax, scipy.special.log_softmax, logsumexp])
 def test_infinities_as_scipy_treats_them(function: Any) -> None:
     inf = np.inf

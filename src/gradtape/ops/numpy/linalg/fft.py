@@ -421,3 +421,23 @@ for _name, _rule in (
     }.items(),
 ):
     _as_scipy(_name, _rule)
+
+
+def _as_fftpack(name: str, rule: Callable[..., Value], is_of_axes: bool) -> None:
+    """Follow a function of `scipy.fftpack` that has the result of NumPy's."""
+    last = (-2, -1) if name.endswith("2") else None if is_of_axes else -1
+
+    @borrows(f"scipy.fftpack.{name}")
+    def follow(x: Any, shape: Any = None, axes: Any = last, overwrite_x: bool = False, **named: Any) -> Value:
+        return rule(x, named.get("n", shape), named.get("axis", axes))
+
+
+for _name, _rule in {
+    "fft": fft,
+    "ifft": ifft,
+    "fft2": fft2,
+    "ifft2": ifft2,
+    "fftn": fftn,
+    "ifftn": ifftn,
+}.items():
+    _as_fftpack(_name, _rule, _name.endswith("n"))
