@@ -237,7 +237,7 @@ deferred differences dims discrete dispatcher doctor document draft draws eigen 
 encoding endpoints engine entry exits expand expansion export expressions factor files fits fmin force
 formulas forwarding geometry growing handle host independence ins instructions instruments interpose
 interpreter interrupts invariance ipopt join lengths level limits live locations low masked masses matmul
-matrices matrix merged missing model monoids numba observation observer opaque opening operand outcomes
+matrices matrix merged missing model monoids numba numexpr observation observer opaque opening operand outcomes
 outlined page parallelise parameters partitions paths pending periods pipeline placement plot poll pool
 preallocated prediction prefix primitive printer printing privatisation probe profiled proofs propagation
 random recipes recorders refusals region reroll resident rewrite roll rotate runtime samplers samples

@@ -18,6 +18,7 @@ from gradtape.trace.patching.callers import calls
 from gradtape.trace.patching.conversions import bottleneck as _bottleneck  # noqa: F401 - hooks its functions as well
 from gradtape.trace.patching.conversions import classes as _classes  # noqa: F401 - hooks classes as well
 from gradtape.trace.patching.conversions import error_state as _error_state  # noqa: F401 - hooks its functions as well
+from gradtape.trace.patching.conversions import numexpr as _numexpr  # noqa: F401 - hooks its function as well
 from gradtape.trace.patching.conversions import pandas as _pandas  # noqa: F401 - hooks its functions as well
 from gradtape.trace.patching.conversions import quantities as _quantities  # noqa: F401 - hooks pint as well
 from gradtape.trace.patching.conversions import tables as _tables  # noqa: F401 - hooks xarray as well
