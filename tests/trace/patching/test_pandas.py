@@ -34,6 +34,18 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         pd.Series(x).rolling(3).max().to_numpy() + pd.Series(x).rolling(2).min().to_numpy()
     ),
     "expanding": lambda x: pd.Series(x).expanding().mean().to_numpy(),
+    "exponential windows": lambda x: pd.Series(x).ewm(alpha=0.3, min_periods=2).mean().to_numpy(),
+    "exponential windows with gaps": lambda x: (
+        _table(x).reindex([0, 1, 9, 2, 3]).ewm(span=4).mean().to_numpy()
+    ),
+    "recursive exponential windows": lambda x: (
+        pd.Series(x).shift(2).ewm(com=2, adjust=False).mean().to_numpy()
+    ),
+    "exponential sums": lambda x: pd.Series(x).ewm(halflife=2).sum().to_numpy(),
+    "exponential windows of a table": lambda x: _table(x).ewm(com=1).mean().to_numpy(),
+    "exponential windows of groups": lambda x: (
+        pd.Series(x).groupby([0, 1, 0, 1, 1, 0]).ewm(alpha=0.4).mean().to_numpy()
+    ),
     "gaps": lambda x: pd.Series(x).shift(1).rolling(3, min_periods=1).mean().to_numpy(),
     "products": lambda x: np.dot(_table(x).T, np.outer(x, x)),
     "correlations": lambda x: _table(x).corr().to_numpy(),
@@ -59,3 +71,21 @@ def test_columns_are_traced(name: str) -> None:
         x = tape.watch(DATA)
         y = total(x)
     np.testing.assert_allclose(tape.gradient(y, x), slope, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("options", [{"adjust": False}, {"ignore_na": True}])
+def test_exponential_windows_whose_weights_depend_on_gaps_are_refused(options: dict[str, bool]) -> None:
+    def call(x: Any) -> Any:
+        return pd.Series(x).reindex([0, 9, 1]).ewm(alpha=0.5, **options).mean().to_numpy()
+
+    with pytest.raises(gt.errors.UnsupportedFunctionError, match="with gaps") as caught:
+        gt.jit(call)(DATA)
+    assert "adjust=True and ignore_na=False" in str(caught.value)
+
+
+def test_exponential_windows_over_times_are_refused() -> None:
+    times = pd.to_datetime(
+        ["2020-01-01", "2020-01-02", "2020-01-05", "2020-01-06", "2020-01-07", "2020-01-09"]
+    )
+    with pytest.raises(gt.errors.UnsupportedFunctionError, match="with times"):
+        gt.jit(lambda x: pd.Series(x).ewm(halflife="2 days", times=times).mean().to_numpy())(DATA)

@@ -417,9 +417,55 @@ replace_functions(
         **{f"take_2d_axis{axis}_{kind}": _take(axis) for axis in (0, 1) for kind in _KINDS},
     },
 )
+
+
+def _exponential(
+    values: Any,
+    start: Any,
+    end: Any,
+    minp: int,
+    com: float,
+    adjust: bool,
+    ignore_na: bool,
+    deltas: Any = None,
+    normalize: bool = True,
+) -> Any:
+    """Return exponentially weighted means, or sums, of all elements up to each one in its window, by linear filters."""
+    if deltas is not None and not np.all(np.asarray(deltas) == 1.0):
+        raise UnsupportedFunctionError(
+            "ewm of pandas with times, of a traced column",
+            where=user_site(),
+            remedy="weight the elements with NumPy: np.exp(-(t[:, None] - t) / tau)",
+        )
+    from scipy.signal import lfilter  # late: it takes a while to import
+
+    decay = com / (1.0 + com)
+    made = []
+    for first, last in zip(start, end, strict=True):
+        own = values[first:last]
+        known = ~np.isnan(own)
+        count = np.cumsum(known)
+        if (ignore_na or (normalize and not adjust)) and bool(np.any((count > 0) & ~known)):
+            raise UnsupportedFunctionError(
+                "ewm of pandas with gaps in a traced column",
+                where=user_site(),
+                why="the weights behind a gap depend on it where adjust=False or ignore_na=True",
+                remedy="call it with the rows that have numbers, or with adjust=True and ignore_na=False",
+            )
+        numbers = np.where(known, own, 0.0)
+        if normalize and not adjust:
+            numbers = np.where(known & (count == 1), numbers, (1.0 - decay) * numbers)
+        total = lfilter([1.0], [1.0, -decay], numbers)
+        if normalize and adjust:
+            total = total / np.where(count > 0, lfilter([1.0], [1.0, -decay], 1.0 * known), 1.0)
+        made.append(np.where(count >= max(minp, 1), total, np.nan))
+    return np.concatenate(made) if made else values
+
+
 replace_functions(
     "pandas._libs.window.aggregations",
     {
+        "ewm": _exponential,
         "roll_sum": _rolling(_sum, 0),
         "roll_mean": _rolling(_mean, 1),
         "roll_var": _rolling(_variance, 1),
