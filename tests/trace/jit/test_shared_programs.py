@@ -1054,3 +1054,35 @@ def test_calls_with_changing_objects_are_traced_no_more_and_keep_nothing(case: s
     del model
     gc.collect()
     assert not attempts and len(kept) <= 2
+
+
+def test_traces_of_functions_made_anew_that_never_match_again_are_said() -> None:
+    x = np.ones(3)
+
+    def call() -> Any:
+        lock = threading.Lock()
+
+        def locked(p: Any) -> Any:
+            with lock:
+                return np.sum(p * p)
+
+        return gt.grad(locked)(x)
+
+    with pytest.warns(
+        gt.errors.TraceLimitWarning, match="3 traces that can never be reused.*closure variable 'lock'"
+    ) as caught:
+        for _ in range(12):
+            np.testing.assert_array_equal(call(), 2 * x)
+    assert len(caught) == 1
+
+
+def test_what_changes_in_functions_made_anew_is_said_at_the_limit_of_traces() -> None:
+    def call(name: str) -> Any:
+        return gt.grad(lambda p: np.sum(p * len(name)))(np.ones(3))
+
+    with pytest.warns(
+        gt.errors.TraceLimitWarning, match="because the closure variable 'name' of <lambda> changes"
+    ) as caught:
+        for k in range(14):
+            np.testing.assert_array_equal(call("n" * k), np.full(3, k))
+    assert len(caught) == 1

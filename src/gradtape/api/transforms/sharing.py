@@ -94,13 +94,13 @@ def refusing_writes() -> Iterator[None]:
         _thread.refuses_writes = before
 
 
-class _Silent(Explain):
-    """The events of shared programs; the functions that were made give the warnings."""
+class _OfMany(Explain):
+    """The events of shared programs: the functions that were made give the warnings of what each of them does."""
 
-    def warn_of_limit(self, *_: Any) -> None:
+    def warn_of_disagreement(self, *_: Any) -> None:
         """Give no warning."""
 
-    warn_of_disagreement = warn_of_changes = warn_of_effects = warn_of_useless_traces = warn_of_limit  # type: ignore[assignment]
+    warn_of_effects = warn_of_disagreement  # type: ignore[assignment]
 
 
 class SharedSite(CallSite):
@@ -113,7 +113,7 @@ class SharedSite(CallSite):
 
     def __init__(self, function: Callable[..., Any], name: str, static: StaticArguments) -> None:
         super().__init__(function, name, static)
-        self.explain = _Silent(name)
+        self.explain = _OfMany(name)
         self.refused = False
         self._errors = 0
         self.named_by = name
