@@ -526,3 +526,30 @@ def test_code_asks_numbers_for_the_methods_of_sequences(method: str) -> None:
     with gt.GradientTape() as tape:
         asked(tape.watch(X), 0.5)
     assert answers[1:] == [answers[0]] * 2
+
+
+def test_arrays_that_are_broadcast_together_are_asked_for_their_shape_and_elements() -> None:
+    x, y = np.array([1.0, 2.0]), np.array([[3.0], [-1.0], [0.5]])
+
+    def function(x: Any) -> Any:
+        both, plain = np.broadcast(x, y), np.broadcast(np.ones(2), y)
+        for name in ("shape", "ndim", "nd", "size", "numiter", "index"):
+            assert getattr(both, name) == getattr(plain, name)
+        out = np.empty(both.shape)
+        out.flat = [u * v for u, v in both]
+        with pytest.raises(StopIteration):
+            next(both)
+        both.reset()
+        first, second = next(both)
+        assert both.index == 1
+        return np.sum(out * np.arange(6.0).reshape(3, 2)) * first * second
+
+    slope = gradient_by_differences(function, x)
+    np.testing.assert_allclose(gt.grad(function)(x), slope, rtol=1e-6)
+    np.testing.assert_allclose(gt.jvp(function, (x,), (x,)), (function(x), slope @ x), rtol=1e-6)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        result = function(watched)
+    np.testing.assert_allclose(tape.gradient(result, watched), slope, rtol=1e-6)
+    with pytest.raises(ValueError, match="broadcast"):
+        gt.jit(lambda x: np.broadcast(x, np.ones(3)).size * x)(x)

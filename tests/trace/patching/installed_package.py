@@ -65,6 +65,14 @@ def _table() -> Any:
 
 
 @call
+def copies_and_writes(x: Any) -> Any:
+    weights = np.arange(1.0, 4.0)
+    copied = weights.copy()
+    copied[1:] = x[1:] ** 2
+    return copied * weights
+
+
+@call
 def picks_of_ndarrays(x: Any) -> Any:
     table = _table()
     order = np.argsort(x)

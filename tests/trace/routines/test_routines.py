@@ -231,3 +231,21 @@ def test_objects_of_other_numbers_are_scipys_own() -> None:
     for one, other in zip(plain, inside, strict=True):
         np.testing.assert_array_equal(one, other)
         assert not isinstance(other, gt.Array)
+
+
+class Polynomials(interpolate.PPoly):  # type: ignore[misc]
+    """Is a class of its own, whose slots are those of SciPy's."""
+
+
+def test_subclasses_of_scipys_classes_are_traced_on_tapes() -> None:
+    knots, points = np.arange(4.0), np.array([0.3, 1.7, 2.2])
+    c = np.cos(np.arange(12.0)).reshape(4, 3)
+
+    def total(c: Any, kind: Any = Polynomials) -> Any:
+        return np.sum(kind.construct_fast(c, knots)(points) ** 2)
+
+    with gt.GradientTape() as tape:
+        x = tape.watch(c)
+        y = total(x)
+    np.testing.assert_allclose(tape.gradient(y, x), gt.grad(total)(c))
+    np.testing.assert_allclose(gt.grad(total)(c), gradient_by_differences(total, c), rtol=1e-6, atol=1e-8)

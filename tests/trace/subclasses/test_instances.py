@@ -429,3 +429,48 @@ def test_views_of_numbers_have_an_array_as_their_parent(function) -> None:
         x = tape.watch(W)
         y = f(x)
     np.testing.assert_allclose(tape.gradient(y, x), gt.grad(f)(W))
+
+
+class Unit:
+    """Has operators of its own and a higher priority than arrays, and no ufuncs, as units of packages."""
+
+    __array_priority__ = 20.0
+
+    def __rtruediv__(self, other):
+        return ("divided", type(other), other)
+
+    def __rmul__(self, other):
+        return ("times", type(other), other)
+
+
+def test_operands_with_a_higher_priority_use_their_own_operators():
+    def function(x, operation):
+        word, kind, made = operation(x.view(Labelled), Unit())
+        assert kind is Labelled and word == operation(X.view(Labelled), Unit())[0]
+        return np.sum(np.asarray(made) ** 2)
+
+    for operation in (operator.truediv, operator.mul):
+        np.testing.assert_allclose(gt.grad(lambda x, o=operation: function(x, o))(X), 2 * X)
+    with pytest.raises(TypeError):
+        gt.grad(lambda x: np.sum(x.view(Labelled) + Unit()))(X)
+
+
+def test_the_shape_that_an_object_has_can_be_set():
+    def function(x):
+        made = x.view(Labelled)
+        made.shape = (2, 2)
+        made.shape = (2, -1)
+        return np.sum(np.asarray(made) ** 2)
+
+    np.testing.assert_allclose(gt.grad(function)(X), 2 * X)
+    with pytest.raises(ArraySubclassError, match="stays as it is"):
+        gt.grad(lambda x: setattr(x.view(Labelled), "shape", (4,)))(X)
+
+
+def test_the_type_of_an_object_is_its_class():
+    def function(x):
+        made = x.view(Labelled)
+        assert type(made) is Labelled and pow(made, 2, None).__class__ is Labelled
+        return np.sum(np.asarray(pow(made, 2, None)))
+
+    np.testing.assert_allclose(gt.grad(function)(X), 2 * X)

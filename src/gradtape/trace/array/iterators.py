@@ -1,4 +1,4 @@
-"""Iterators of traced arrays: `numpy.ndarray.flat` and `numpy.nditer`, element by element in C order."""
+"""Iterators of traced arrays: `numpy.ndarray.flat`, `numpy.nditer` and `numpy.broadcast`, element by element in C order."""
 
 from __future__ import annotations
 
@@ -192,3 +192,35 @@ class ArrayIterator:
 
     def close(self) -> None:
         """Do nothing: elements are written at once."""
+
+
+class Broadcast:
+    """The elements of arrays that are broadcast together, as `numpy.broadcast` has them: mostly asked for their shape.
+
+    Parameters
+    ----------
+    *operands : array_like
+        Those of `numpy.broadcast`.
+    """
+
+    def __init__(self, *operands: Any) -> None:
+        self._arrays = np.broadcast_arrays(*operands)
+        self.shape: tuple[int, ...] = self._arrays[0].shape
+        self.ndim = self.nd = len(self.shape)
+        self.size = int(np.prod(self.shape, dtype=int))
+        self.numiter = len(operands)
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin with the first elements."""
+        self.index = 0
+
+    def __iter__(self) -> Broadcast:
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        if self.index >= self.size:
+            raise StopIteration
+        place = _coordinates(self.index, self.shape)
+        self.index += 1
+        return tuple(array[place] for array in self._arrays)

@@ -573,10 +573,9 @@ def holds_traced(item: Any, depth: int = 3) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _slots_of(cls: type) -> tuple[str, ...]:
-    """Return the slots of a class of SciPy's; none for others, whose slots may be anything."""
-    if not cls.__module__.startswith("scipy."):
-        return ()
-    return tuple([name for base in cls.__mro__ for name in vars(base).get("__slots__", ())])
+    """Return the slots of a class that it has from classes of SciPy's; slots of others may be anything."""
+    bases = [base for base in cls.__mro__ if base.__module__.startswith("scipy.")]
+    return tuple([name for base in bases for name in vars(base).get("__slots__", ())])
 
 
 def _preallocate_result(result: Any, frame: FrameType) -> Any:

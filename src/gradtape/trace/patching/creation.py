@@ -178,7 +178,8 @@ def with_arrays_of_lengths() -> AbstractContextManager[None]:
 
 def writable(array: Any, function: Any, frame: FrameType, *, source: Any = None, is_own: bool = False) -> Any:
     """Return an array that a function has made of numbers, as a preallocated one where the user's code that calls it, or a caller of that,
-    assigns to elements, or where a package copies it beside traced arrays. With `is_own` nothing else holds its memory, even of a view."""
+    assigns to elements, or where a package does so or copies it beside traced arrays. With `is_own` nothing else holds its memory, even of
+    a view."""
     asking: FrameType | None = frame
     while asking is not None and not stores_items(asking.f_code):
         asking = asking.f_back if is_user_file(asking.f_code.co_filename) else None
@@ -187,7 +188,7 @@ def writable(array: Any, function: Any, frame: FrameType, *, source: Any = None,
         not is_new
         or not array.flags.writeable
         or array.dtype.char not in "fdFD"
-        or (function is not np.array if not is_user_file(frame.f_code.co_filename) else asking is None)
+        or (asking is None and (function is not np.array or is_user_file(frame.f_code.co_filename)))
         or not called_directly(frame, function)
         or not handles_traced(frame)
     ):

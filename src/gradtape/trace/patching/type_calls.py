@@ -23,8 +23,9 @@ from gradtape.trace.patching.copies import closure_of, is_filled
 from gradtape.trace.patching.imports import at_each_import
 from gradtape.trace.patching.recorders import RECORDERS, after_growth
 from gradtape.trace.source.sites import is_program_file, package_of
+from gradtape.trace.subclasses.instances import TracedNdarray
 
-_TRACED: Final = (Handle, Length)
+_TRACED: Final = (Handle, Length, TracedNdarray)
 
 
 class TypeOfNumbers:

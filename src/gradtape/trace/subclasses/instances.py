@@ -485,7 +485,11 @@ class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
     def _not_set(self, _: Any) -> None:
         raise refused(kind_of(type(self)), "the shape of such an object stays as it is; use x.reshape(...)")
 
-    shape = property(lambda self: self._gradtape_content.shape, _not_set)
+    def _set_shape(self, shape: Any) -> None:
+        if np.reshape(self._gradtape_content, shape).shape != self.shape:
+            self._not_set(shape)
+
+    shape = property(lambda self: self._gradtape_content.shape, _set_shape)
     dtype = property(lambda self: self._gradtape_content.dtype, _not_set)
     strides = property(lambda self: self._gradtape_content.strides, _not_set)
     ndim = property(lambda self: self._gradtape_content.ndim)
@@ -565,13 +569,15 @@ class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__reduce__()
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: Any, mod: Any = None) -> Any:
         """Return ``x ** y``, for some exponents by another ufunc, as NumPy's operator."""
+        if mod is not None:
+            return NotImplemented
         if type(other) in (int, float) and (ufunc := _power(self.dtype, other)[0]) is not np.power:
             return ufunc(self)
         return super().__pow__(other)
 
-    def __ipow__(self, other: Any) -> Any:
+    def __ipow__(self, other: Any) -> Any:  # type: ignore[misc] # Python gives it no third number
         """Do ``x **= y``, for some exponents by another ufunc, as NumPy's operator."""
         if type(other) in (int, float) and (ufunc := _power(self.dtype, other)[1]) is not np.power:
             return ufunc(self, out=(self,))
@@ -803,6 +809,24 @@ def _wrapped(owner: Any, array: Any, context: Any, result: Any = None) -> Any:
     names = getattr(getattr(wrap, "__code__", None), "co_varnames", ("return_scalar",))
     # without the last parameter as it was defined before NumPy 2
     return wrap(array, context, is_number) if {"return_scalar", "args"} & {*names} else wrap(array, context)
+
+
+def _with_priorities(name: str) -> Callable[[Any, Any], Any]:
+    """Return an operator that leaves operands without ufuncs and with a higher priority to their own operators, as that of ndarray does."""
+    own = getattr(NDArrayOperatorsMixin, name)
+
+    def operator(self: Any, other: Any) -> Any:
+        kind = type(other)
+        is_asked = not hasattr(kind, "__array_ufunc__") and getattr(
+            kind, "__array_priority__", 0.0
+        ) > getattr(self, "__array_priority__", 0.0)
+        return NotImplemented if is_asked else own(self, other)
+
+    return operator
+
+
+for _operator in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod"):
+    setattr(TracedNdarray, f"__{_operator}__", _with_priorities(f"__{_operator}__"))
 
 
 def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

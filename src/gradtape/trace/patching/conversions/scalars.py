@@ -18,7 +18,7 @@ from gradtape.ops.core.elementwise.cast import convert_number
 from gradtape.trace.array.array import Array, as_python_number, wrap
 from gradtape.trace.array.concretize import abstracting_trace, stays_traced
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.iterators import ArrayIterator
+from gradtape.trace.array.iterators import ArrayIterator, Broadcast
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.patching.conversions.sequences import Function, as_array, find_traced
 from gradtape.trace.source.sites import is_user_file
@@ -143,9 +143,12 @@ def _has_attribute(x: Any, name: Any) -> Any:
     return hasattr(x._numpy_class(), name) if type(x) is Array and name in _OF_SEQUENCES else NotImplemented
 
 
+_ITERATORS: Final[dict[type, Any]] = {np.nditer: ArrayIterator, np.broadcast: Broadcast}
+
+
 def _iterator(cls: type, *args: Any, **kwargs: Any) -> Any:
-    is_traced = cls is np.nditer and find_traced([*args, *kwargs.values()]) is not None
-    return ArrayIterator(*args, **kwargs) if is_traced else NotImplemented
+    is_traced = cls in _ITERATORS and find_traced([*args, *kwargs.values()]) is not None
+    return _ITERATORS[cls](*args, **kwargs) if is_traced else NotImplemented
 
 
 def _of_buffer(
@@ -205,7 +208,7 @@ CONVERSIONS: Final[dict[Any, Function]] = {
     hasattr: _has_attribute,
     np.ndarray: _of_buffer,
     np.arange: _arange,
-    np.nditer: _iterator,
+    **dict.fromkeys(_ITERATORS, _iterator),
     vars(np.ndarray)["__getitem__"]: _getitem,
     vars(np.flatiter)["__getitem__"]: _getitem,
     **{kind: _scalar(kind) for kind in SCALARS},
