@@ -330,8 +330,10 @@ class Planner:
     def _resolve_once(
         self, plan: Plan, block: Block, needs: dict[Content, int], restored: Collection[Location]
     ) -> tuple[list[Content], dict[Content, int]]:
-        """Enter what `_resolve` does; return what is needed of other blocks, and what the loads need of this one."""
-        places = self._tree.places
+        """Enter what `_resolve` does; return the demands on other blocks, and those of the loads on this one.
+
+        Leaves whose locations are clobbered are recorded, by a minimum cut; all other ones are loaded or read again.
+        """
         outer: dict[Content, None] = {}
         values: list[Value] = []
         pointers: list[Pointer] = []
@@ -353,17 +355,7 @@ class Planner:
             return not value.is_made or not self._stands(value, block) or value in in_memory
 
         nodes, _ = extract(values, stop=is_leaf)
-        last: dict[Content, int] = {value: needs[value] for value in values}
-        for node in reversed(nodes):
-            latest = max(last.get(out, -1) for out in node.outs)
-            for operand in node.inputs:
-                last[operand] = max(latest, last.get(operand, -1))
-        for content in (
-            last
-        ):  # cotangents of what stands before a load may need it: it is repeated at its own place then
-            place = places.get(content)
-            if place is not None and place.block is block:
-                last[content] = max(last[content], place.position)
+        last = self._last_uses(block, needs, values, nodes)
         clobbered = [
             value
             for value in last
@@ -380,24 +372,51 @@ class Planner:
                 before = plan.recorded_locations.get(location, 0.0)
                 plan.recorded_locations[location] = before + self._weights[block] * _bytes(value)
         for pointer in pointers:
-            place = places[pointer]
+            place = self._tree.places[pointer]
             assert place is not None
             last[pointer] = max(needs[pointer], place.position)
             if not self._is_readable(pointer, block, last[pointer], restored):
                 recorded.append(pointer)
+        plan.records[block] = recorded
         saved = set(recorded)
         _, leaves = extract(values, stop=lambda value: value in saved or is_leaf(value))
-        new_demands: dict[Content, int] = {}
+        leaves_and_pointers: list[Content] = [*leaves, *pointers]
+        demanded = [content for content in leaves_and_pointers if content not in saved]
+        outer.update(dict.fromkeys(content for content in demanded if not self._stands(content, block)))
+        reloaded = [
+            content for content in demanded if content not in outer and content not in self._tree.counted
+        ]
+        return list(outer), self._enter_reloads(plan, block, reloaded, last, in_memory)
+
+    def _last_uses(
+        self, block: Block, needs: Mapping[Content, int], values: Sequence[Value], nodes: Sequence[Node]
+    ) -> dict[Content, int]:
+        """Return the last position in a block at which values are needed, and the operands of the nodes that compute them."""
+        last: dict[Content, int] = {value: needs[value] for value in values}
+        for node in reversed(nodes):
+            latest = max(last.get(out, -1) for out in node.outs)
+            for operand in node.inputs:
+                last[operand] = max(latest, last.get(operand, -1))
+        for content in (
+            last
+        ):  # cotangents of what stands before a load may need it: it is repeated at its own place then
+            place = self._tree.places.get(content)
+            if place is not None and place.block is block:
+                last[content] = max(last[content], place.position)
+        return last
+
+    def _enter_reloads(
+        self,
+        plan: Plan,
+        block: Block,
+        contents: Sequence[Content],
+        last: Mapping[Content, int],
+        in_memory: Mapping[Content, Store],
+    ) -> dict[Content, int]:
+        """Enter the loads and reads that get contents again; return what these need of the block."""
+        demands: dict[Content, int] = {}
         reloads: dict[int, list[Load | Read]] = {}
-        demanded: list[Content] = [*leaves, *pointers]
-        for content in demanded:
-            if content in saved:
-                continue
-            if not self._stands(content, block):
-                outer[content] = None
-                continue
-            if content in self._tree.counted:
-                continue
+        for content in contents:
             store = in_memory.get(content)
             if store is not None and isinstance(content, Value):
                 position = self._stored[block][content][1]
@@ -407,21 +426,20 @@ class Planner:
                 plan.order[reload] = position
                 plan.readers.append((store.pointer.memory, store, Place(block, position)))
                 for needed in (*self._of_forward_sweep(store.index, block), store.pointer):
-                    new_demands[needed] = max(when, new_demands.get(needed, -1))
+                    demands[needed] = max(when, demands.get(needed, -1))
                 continue
             statement = self._definitions.get(content)
             if isinstance(statement, Load | Read):
                 reloads.setdefault(last[content], []).append(statement)
-                place = places[content]
+                place = self._tree.places[content]
                 location = self._location(content)
                 assert place is not None and location is not None
                 plan.readers.append((location, statement, place))
                 if isinstance(statement, Load):
                     for needed in (*self._of_forward_sweep(statement.index, block), statement.pointer):
-                        new_demands[needed] = max(last[content], new_demands.get(needed, -1))
-        plan.records[block] = recorded
+                        demands[needed] = max(last[content], demands.get(needed, -1))
         plan.reloads[block] = reloads
-        return list(outer), new_demands
+        return demands
 
     def _cut(self, clobbered: Sequence[Value], needed: Sequence[Value], nodes: Sequence[Node]) -> list[Value]:
         """Return what to record: results of expensive rows rather than their operands, unless these are far fewer and rows so few
