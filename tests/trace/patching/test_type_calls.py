@@ -7,8 +7,9 @@ import functools
 import importlib
 import pickle
 import sys
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numba
 import numpy as np
@@ -289,3 +290,16 @@ print(slope(late), "type" in globals(), type is __builtins__.type)
 
 def test_functions_of_the_main_program_that_are_defined_after_a_recording() -> None:
     assert words_printed(MAIN) == ["6.0", "27.0", "False", "True"]
+
+
+def test_instances_of_protocols_with_attributes() -> None:
+    @runtime_checkable
+    class Chunked(Protocol):
+        @property
+        def chunks(self) -> Any: ...
+
+    def of_class(x: Any) -> Any:
+        return x.sum() * (2.0 if isinstance(x, Chunked) else 3.0) * (5.0 if isinstance(x[0], Real) else 7.0)
+
+    # The first question about a class is the one that the protocol answers; then the answer is kept.
+    assert gt.jit(of_class)(np.ones(2)) == 30.0 == of_class(np.ones(2))

@@ -119,7 +119,11 @@ def _complex_number(cls: type, real: Any = 0.0, imag: Any = 0.0) -> Any:
 
 def _is_instance(kind: Any, x: Any) -> Any:
     """Return what ``isinstance(x, Iterable)`` is of what NumPy has in this place: a number is none, and an instance of `numbers.Real`."""
-    return issubclass(x._numpy_class(), kind) if type(x) is Array else NotImplemented
+    if type(x) is not Array:
+        return NotImplemented
+    cls = x._numpy_class()
+    # An object of the class: protocols with attributes refuse issubclass.
+    return isinstance(np.empty(0) if cls is np.ndarray else cls(), kind)
 
 
 def _operator_of_number(operation: Any, x: Any = None, *others: Any, **kwargs: Any) -> Any:
