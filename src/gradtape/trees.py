@@ -239,7 +239,7 @@ def _enter_classes(leaves: list[Any], tables: bool = True) -> bool:
     found = _enter_containers(leaves)
     for place, leaf in enumerate(leaves):
         kind = type(leaf)
-        if kind in LEAVES or kind in _entered or HOOKS.fields is None:
+        if kind in LEAVES or kind in _entered or kind in _containers or HOOKS.fields is None:
             continue
         if HOOKS.table is not None and (values := HOOKS.table(leaf)) is not leaf:
             if tables:

@@ -157,6 +157,42 @@ PROGRAMS: dict[str, tuple[Function, Any]] = {
     "select_dtypes": (lambda d: d.select_dtypes("number") * 2, MIXED),
     "times": (lambda d: d["a"][d["day"] > "2026-01-03"].sum(), MIXED),
     "pivot_table": (lambda d: d.pivot_table(values="a", index="g", columns="kind"), MIXED),
+    "skew of columns": (lambda d: d.skew(), FRAME),
+    "kurt of columns": (lambda d: d.kurt(), GAPS),
+    "skew that keeps gaps": (lambda d: d.skew(skipna=False), GAPS),
+    "rolling median": (lambda d: d.rolling(3, min_periods=1).median(), FRAME),
+    "rolling first": (lambda d: d.rolling(3).first(), FRAME),
+    "rolling last": (lambda d: d.rolling(3, min_periods=1).last(), FRAME),
+    "rolling by time": (lambda s: s.rolling("2D").mean(), SERIES),
+    "faded mean": (lambda s: s.ewm(span=3).mean(), SERIES),
+    "faded mean with gaps": (lambda d: d.ewm(alpha=0.3, min_periods=2).mean(), GAPS),
+    "faded sum": (lambda d: d.ewm(com=0.5).sum(), FRAME),
+    "unstack with holes": (lambda d: d.iloc[:5].unstack("k"), BY_TWO),
+    "unstack filled": (lambda d: d["a"].iloc[1:].unstack("k", fill_value=1.0), BY_TWO),
+    "xs": (lambda d: d.xs("m") * 2, BY_TWO),
+    "slice of two levels": (lambda d: d.loc[pd.IndexSlice["m":"n", 2:3], :] ** 2, BY_TWO),
+    "sum of a level": (lambda d: d.groupby(level="i").sum(), BY_TWO),
+    "share of a level": (lambda d: d.div(d.groupby(level="k").sum(), level="k"), BY_TWO),
+    "swaplevel": (lambda d: d.swaplevel().sort_index() * 2, BY_TWO),
+    "droplevel": (lambda d: d.droplevel("k") ** 2, BY_TWO),
+    "codes": (lambda d: d["a"] * d["kind"].cat.codes, MIXED),
+    "dummies": (lambda d: pd.get_dummies(d["kind"], dtype=float).mul(d["a"], axis=0), MIXED),
+    "mapped category": (lambda d: d["a"] * d["g"].map({"p": 1.0, "q": 2.0}), MIXED),
+    "group by category": (lambda d: d.groupby("kind", observed=False)[["a"]].sum(), MIXED),
+    "pivot": (lambda d: d.pivot(index="day", columns="g", values="a"), MIXED),
+    "crosstab": (lambda d: pd.crosstab(d["g"], d["kind"], values=d["a"], aggfunc="sum"), MIXED),
+    "resample of two": (lambda s: s.resample("4D").agg(["sum", "max"]), SERIES),
+    "resample upwards": (lambda s: s.resample("12h").ffill(), SERIES),
+    "asfreq": (lambda s: s.asfreq("12h"), SERIES),
+    "time zone": (lambda s: s.tz_localize("UTC") * 2, SERIES),
+    "weekday": (lambda s: s[s.index.day_of_week < 4] * 2, SERIES),
+    "truncate": (lambda s: s.truncate(before="2026-01-03") ** 2, SERIES),
+    "group by weekday": (lambda s: s.groupby(s.index.day_of_week // 3).mean(), SERIES),
+    "assign in steps": (lambda d: d.assign(e=lambda t: t["a"] * t["b"], f=lambda t: t["e"] + 1), FRAME),
+    "eval with gaps": (lambda d: d.eval("a * b + c ** 2"), GAPS),
+    "eval of conditions": (lambda d: d.eval("(a > 0.5) * b + sin(a)"), FRAME),
+    "eval of two columns": (lambda d: d.eval("e = a * b\nf = e + 1"), FRAME),
+    "query by text": (lambda d: d.query("g == 'p'")[["a", "b"]] * 2, MIXED),
     "value of a loop": (lambda s: _looped(s), COLUMN),
 }  # fmt: skip
 
@@ -226,6 +262,7 @@ REFUSED: dict[str, tuple[Function, Any]] = {
     "rank": (lambda s: s.rank(), COLUMN),
     "idxmax": (lambda s: s.idxmax(), COLUMN),
     "value_counts": (lambda s: s.value_counts(), COLUMN),
+    "query": (lambda d: d.query("a > 0.5"), FRAME),
 }
 
 CHANGES: dict[str, Function] = {
@@ -481,3 +518,31 @@ def test_the_index_and_the_columns_are_a_part_of_the_program() -> None:
     result = compiled(frame)
     result.attrs["unit"], result.index.name = "km", "other"
     assert frame.attrs == {"unit": "m"} and compiled(frame).index.name == frame.index.name
+
+
+class Prices(pd.Series):
+    @property
+    def _constructor(self) -> Any:
+        return Prices
+
+
+def test_the_first_table_of_a_class_may_be_a_result_with_gaps() -> None:
+    found = gt.jit(lambda x: Prices(x * 2))(WITH_GAP.to_numpy())
+    assert type(found) is Prices
+    np.testing.assert_array_equal(found.to_numpy(), WITH_GAP.to_numpy() * 2)
+
+
+class Model:
+    def __init__(self, factor: Any, table: Any) -> None:
+        self.factor, self.table = factor, table
+
+
+@pytest.mark.parametrize("table", [COLUMN, FRAME, MIXED])
+def test_objects_with_tables(table: Any) -> None:
+    def loss(model: Any) -> Any:
+        return total(model.factor * numbers_of(model.table) ** 2)
+
+    gradient = gt.grad(loss)(Model(2.0, table))
+    np.testing.assert_allclose(gradient.factor, total(numbers_of(table) ** 2))
+    plain = gt.grad(lambda numbers: total(2.0 * numbers**2))(numbers_of(table))
+    same(numbers_of(gradient.table), plain)

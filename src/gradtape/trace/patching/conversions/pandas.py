@@ -146,23 +146,49 @@ def _end(last: bool) -> Function:
 
 
 def _moments(skewed: bool) -> Function:
-    """Return a function that returns the skewness of numbers without bias, or their kurtosis."""
+    """Return a function that returns the skewness of the numbers of each row without bias, or their kurtosis."""
 
-    def moments(values: Any, skipna: bool, mask: Any = None) -> Any:
-        valid = ~np.isnan(values) if skipna else np.ones(values.shape, bool)
-        count = np.sum(valid)
-        away = np.where(valid, values - _sum(values, valid, count) / count, 0.0)
-        second, fewest = np.sum(away**2), 2 if skewed else 3
+    def moments(rows: Any, valid: Any, count: Any) -> Any:
+        away = np.where(valid, rows - (_sum(rows, valid, count) / count)[..., None], 0.0)
+        second, fewest = np.sum(away**2, axis=-1), 2 if skewed else 3
         n = np.where(count > fewest, count, fewest + 1.0)
         scale = np.where(second > 0, second, 1.0)
         if skewed:
-            moment = n * np.sqrt(n - 1) / (n - 2) * np.sum(away**3) / scale**1.5
+            moment = n * np.sqrt(n - 1) / (n - 2) * np.sum(away**3, axis=-1) / scale**1.5
         else:
-            moment = n * (n + 1) * (n - 1) * np.sum(away**4) / ((n - 2) * (n - 3) * scale**2)
+            fourth = np.sum(away**4, axis=-1)
+            moment = n * (n + 1) * (n - 1) * fourth / ((n - 2) * (n - 3) * scale**2)
             moment = moment - 3 * (n - 1) ** 2 / ((n - 2) * (n - 3))
         return np.where((count > fewest) & (second > 0), moment, np.nan)
 
     return moments
+
+
+def _whole(function: Function) -> Function:
+    """Return the function of a row for all numbers of an array."""
+
+    def reduce(values: Any, skipna: bool, mask: Any = None) -> Any:
+        return _along(function)(np.ravel(values), 0, skipna)
+
+    return reduce
+
+
+def _along(function: Function) -> Function:
+    """Return the function of rows for an array and an axis."""
+
+    def reduce(values: Any, axis: int, skipna: bool, mask: Any = None) -> Any:
+        rows = np.moveaxis(values, axis, -1)
+        valid = ~np.isnan(rows) if skipna else np.ones(rows.shape, bool)
+        return function(rows, valid, np.sum(valid, axis=-1))
+
+    return reduce
+
+
+def _unstacked(values: Any, mask: Any, stride: int, length: int, width: int, new_values: Any) -> None:
+    """Write each column of an array as the columns of a table that `mask` tells: one row after another, where it is true."""
+    rows, columns = np.divmod(np.flatnonzero(mask), width)
+    for column in range(stride):
+        new_values[rows, column * width + columns] = values[:, column]
 
 
 _GROUPED: Final[dict[str, tuple[Function, int]]] = {
@@ -191,7 +217,7 @@ _BY_NUMBERS: Final = (
         "idxmin",
         "mode",
     ),
-    *("nlargest", "nsmallest", "rank", "sort_values", "unique", "value_counts"),
+    *("nlargest", "nsmallest", "query", "rank", "sort_values", "unique", "value_counts"),
 )
 """Methods that choose or order rows by numbers."""
 
@@ -411,8 +437,10 @@ replace_functions(
         "ensure_float64": _as_floats,
         "nancorr": _correlation,
         "diff_2d": _differences,
-        "scalar_skew": _moments(skewed=True),
-        "scalar_kurt": _moments(skewed=False),
+        "scalar_skew": _whole(_moments(skewed=True)),
+        "scalar_kurt": _whole(_moments(skewed=False)),
+        "axis_skew": _along(_moments(skewed=True)),
+        "axis_kurt": _along(_moments(skewed=False)),
         **{f"take_1d_{kind}": _take(0) for kind in _KINDS},
         **{f"take_2d_axis{axis}_{kind}": _take(axis) for axis in (0, 1) for kind in _KINDS},
     },
@@ -471,8 +499,12 @@ replace_functions(
         "roll_var": _rolling(_variance, 1),
         "roll_max": _rolling(_extreme(np.max, -np.inf), 1),
         "roll_min": _rolling(_extreme(np.min, np.inf), 1),
+        "roll_median_c": _rolling(_median, 1),
+        "roll_first": _rolling(_end(last=False), 1),
+        "roll_last": _rolling(_end(last=True), 1),
     },
 )
+replace_functions("pandas._libs.reshape", {"unstack": _unstacked})
 
 
 def _replace(module: str, owner: str, name: str, replacement: Callable[[Function], Function]) -> None:
