@@ -511,8 +511,8 @@ def _chosen(decisions: list[Decision], lanes: Lanes, changes: list[Any] | None) 
 
 
 def _parts(x: Any) -> Any:
-    """Return numbers as parts of their sum."""
-    return (x + 1e-300) / np.sum(x + 1e-300)
+    """Return numbers as parts of their sum, with one quotient."""
+    return (x + 1e-300) * (1.0 / np.sum(x + 1e-300))
 
 
 @custom_jvp
