@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -347,17 +347,7 @@ def _body_vjp(draft: Draft, carries: Some, ys: Some, is_needed: Sequence[bool]) 
             break
         carry_seeds.update({inner: placeholder(inner) for inner in newly_active})
         masks.update({inner: Value(aval(inner.shape, BOOL)) for inner in newly_masked})
-    carried: dict[Value, Carry] = {}
-    for inner, cotangent in zip(inners, carries, strict=True):
-        if inner in masks and cotangent is None:  # the last iteration has no cotangent
-            init_masks[inner] = expand(literal(False), inner.shape, ())
-    for inner, mask in masks.items():
-        everywhere = expand(literal(True), inner.shape, ())
-        end = arrived.get(inner)
-        if end is not None:
-            pulled[inner] = _convert_like(end.value, inner)
-        next_carry = everywhere if end is None or end.mask is None else _spread(end.mask, inner.shape)
-        carried[inner] = Carry(init_masks.get(inner, everywhere), mask, next_carry)
+    carried = _carried_masks(draft, carries, init_masks, masks, pulled, arrived)
     contribution_masks = {
         operand.inner: _spread(end.mask, operand.inner.shape)
         for operand in (*draft.consts, *draft.elements)
@@ -367,6 +357,29 @@ def _body_vjp(draft: Draft, carries: Some, ys: Some, is_needed: Sequence[bool]) 
         and operand.inner in pulled
     }
     return _BodyVjp(carry_seeds, y_seeds, y_masks, pulled, carried, contribution_masks)
+
+
+def _carried_masks(
+    draft: Draft,
+    cotangents: Some,
+    init_masks: dict[Value, Value],
+    masks: Mapping[Value, Value],
+    pulled: dict[Value, Value],
+    arrived: Mapping[Value, Cotangent],
+) -> dict[Value, Carry]:
+    """Return the masks that the backward loop carries, by carry; their cotangents in `pulled` are unmasked then."""
+    carried: dict[Value, Carry] = {}
+    for carry, cotangent in zip(draft.carries, cotangents, strict=True):
+        if carry.inner in masks and cotangent is None:  # the last iteration has no cotangent
+            init_masks[carry.inner] = expand(literal(False), carry.inner.shape, ())
+    for inner, mask in masks.items():
+        everywhere = expand(literal(True), inner.shape, ())
+        end = arrived.get(inner)
+        if end is not None:
+            pulled[inner] = _convert_like(end.value, inner)
+        next_carry = everywhere if end is None or end.mask is None else _spread(end.mask, inner.shape)
+        carried[inner] = Carry(init_masks.get(inner, everywhere), mask, next_carry)
+    return carried
 
 
 def _spread(mask: Value, shape: Shape) -> Value:

@@ -105,21 +105,21 @@ def find_reruns(procedure: Procedure, tree: BlockTree, dependence: Dependence, c
             continue
         rerun = Rerun(block)
         is_outermost = all(isinstance(outer.holder, For) and outer.holder.parallel for outer in around)
-        if (rerun.is_parallel or (chunked and is_outermost)) and _complete(
+        if (rerun.is_parallel or (chunked and is_outermost)) and _analyse(
             rerun, tree, dependence, allocations, live
         ):
             reruns.append(rerun)
     return reruns
 
 
-def _complete(
+def _analyse(
     rerun: Rerun,
     tree: BlockTree,
     dependence: Dependence,
     allocations: Sequence[tuple[Allocate, Place]],
     live: Mapping[For, set[Variable]],
 ) -> bool:
-    """Enter what a loop reads and changes; return whether it can run again."""
+    """Fill in the reads and changes of a loop; return whether it can run again."""
     loop = rerun.loop
     inside: list[Statement] = list(walk([loop]))
     own_memories = rerun.own = {s.out.memory for s in inside if isinstance(s, Allocate)}
