@@ -5,17 +5,20 @@ Derivatives in the parameter are Carlson's integrals, which do not cancel where 
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Value, literal
 from gradtape.kinds.elementwise import Elementwise, Rule
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
+from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.floats import rint
 from gradtape.ops.core.elementwise.inverse import log
 from gradtape.ops.core.elementwise.logic import equal, less
+from gradtape.ops.core.elementwise.power import pow_real
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs
@@ -30,7 +33,11 @@ FAR_APART = 1e-8
 
 
 def _decay(*powers: tuple[Value, float]) -> Value:
-    """Return the integral of the product of ``(t + x)**-power`` over t > 0, by ``t = exp(u)`` on the scale of the arguments."""
+    """Return the integral of the product of ``(t + x)**-power`` over t > 0, by ``t = exp(u)`` on the scale of the arguments.
+
+    The geometric mean of the largest and the least argument is brought to 1, around which nodes are dense: the integral is homogeneous of
+    degree ``1 - sum(powers)``.
+    """
 
     def integrand(u: Value, *arguments: Value) -> Value:
         t = exp(u)
@@ -50,7 +57,14 @@ def _decay(*powers: tuple[Value, float]) -> Value:
     # t and the product are beyond the numbers of single precision
     dtype = np.result_type(*[x.dtype for x, _ in powers])
     wide = [convert(x, np.result_type(x.dtype, float)) for x, _ in powers]
-    return convert(integrate(whole_line(), integrand, *wide), dtype)
+    largest, least = functools.reduce(maximum, wide), functools.reduce(minimum, wide)
+    scale = stop_gradient(sqrt(largest) * sqrt(where(equal(least, 0.0), largest, least)))
+    degree = 1.0 - sum(power for _, power in powers)
+    unit = integrate(whole_line(), integrand, *[x / scale for x in wide])
+    at_zero = sum(
+        (where(equal(x, 0.0), power, 0.0) for x, (_, power) in zip(wide, powers, strict=True)), literal(0.0)
+    )
+    return convert(where(less(at_zero, 1.0), unit * pow_real(scale, degree), inf), dtype)
 
 
 elliprd: Elementwise = special(
