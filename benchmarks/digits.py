@@ -14,6 +14,7 @@ Times are CPU times, as in `kinks.py`: against the first gradient (with an empty
 from __future__ import annotations
 
 import argparse
+import functools
 import inspect
 import statistics
 import time
@@ -166,8 +167,8 @@ def truth(program: Program) -> tuple[float, float]:
 
 
 def _doubles(program: Program) -> Callable[..., Any]:
-    m = Doubles()
-    return lambda *arguments: program.function(m, *arguments)
+    """Return the function of doubles; by its own code, so that it has programs of its own."""
+    return functools.partial(program.function, Doubles())
 
 
 def measured(program: Program) -> Row:
