@@ -138,6 +138,17 @@ def test_the_page_names_what_may_be_wrong_before_what_takes_time(tmp_path: Path)
     assert "what to do: change the arguments" in done.stdout
 
 
+def test_findings_of_one_line_are_one_entry(tmp_path: Path) -> None:
+    code = "f = gt.jit(lambda x: x * 2)\nfor n in range(2, 9): f(np.ones(n))\n"
+    loops = "g = lambda x: gt.while_loop(lambda y: y < 10, lambda y: y * 2 + x, x)\nfor k in range(3): gt.grad(lambda x, k=k: g(x))(1.0)\n"
+    (tmp_path / "work.py").write_text(HEAD + code + loops)
+    done = command("work.py", cwd=tmp_path)
+    assert "check of work.py: 1 finding in " in done.stdout
+    assert "; and 5 findings more like it on this line\n" in done.stdout
+    assert done.stdout.count("what to do: pass arrays") == 1
+    assert done.stdout.count("were not checked") == 1 and done.stdout.rstrip().endswith("(3 times)")
+
+
 def test_loops_that_would_take_long_op_by_op_are_left_out_and_said(tmp_path: Path) -> None:
     code = "gt.grad(lambda x: gt.while_loop(lambda y: y < 10, lambda y: y * 2 + np.abs(x), x))(1.0)\n"
     (tmp_path / "work.py").write_text(HEAD + code)
@@ -169,6 +180,7 @@ def test_the_scripts_own_exit_status_and_interrupts_are_kept(tmp_path: Path) -> 
     [
         (("nowhere.py",), "python -m gradtape check script.py"),
         (("folder",), "folder is a folder"),
+        (("cells.ipynb",), "jupyter nbconvert --to script cells.ipynb"),
         (("-m", "no.such.module"), "no module to check"),
         (("-o", "nowhere/x", "work.py"), "cannot be written to nowhere/x"),
         ((), "required: script"),
@@ -177,6 +189,7 @@ def test_the_scripts_own_exit_status_and_interrupts_are_kept(tmp_path: Path) -> 
 def test_the_command_says_what_is_wrong(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "work.py").write_text("print('hello')")
+    (tmp_path / "cells.ipynb").write_text("{}")
     done = command(*arguments, cwd=tmp_path)
     assert done.returncode == 2 and message in done.stderr and done.stdout == ""
 

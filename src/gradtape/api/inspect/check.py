@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, replace
@@ -129,8 +130,9 @@ def run_checked(
 
 def page(title: str, findings: Sequence[Finding], seconds: float, skipped: Sequence[str]) -> str:
     """Return findings as text: what may be wrong, then what takes time, the most expensive first."""
-    lines = [f"check of {title}: {counted(len(findings), 'finding')} in {duration(seconds)}"]
-    groups = {kind: [each for each in findings if each.kind == kind] for kind in KINDS}
+    grouped = _by_place(findings)
+    lines = [f"check of {title}: {counted(len(grouped), 'finding')} in {duration(seconds)}"]
+    groups = {kind: [each for each in grouped if each.kind == kind] for kind in KINDS}
     costs = {kind: sum(each.seconds or 0.0 for each in group) for kind, group in groups.items()}
     for kind, group in sorted(groups.items(), key=lambda item: (costs[item[0]] > 0, -costs[item[0]])):
         if not group:
@@ -140,8 +142,29 @@ def page(title: str, findings: Sequence[Finding], seconds: float, skipped: Seque
         for each in sorted(group, key=lambda finding: -(finding.seconds or 0.0)):
             lines += _entry(each)
     if skipped:
-        lines += ["", *skipped]
+        often = Counter(skipped)
+        lines += ["", *[text if count == 1 else f"{text} ({count} times)" for text, count in often.items()]]
     return "\n".join(lines)
+
+
+def _by_place(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings that have one line and one remedy as one: the most expensive, with the time of all, and how many others there are."""
+    groups: dict[Any, list[Finding]] = {}
+    for each in findings:
+        groups.setdefault((each.kind, each.filename, each.line, each.remedy), []).append(each)
+    merged = []
+    for group in groups.values():
+        first = max(group, key=lambda finding: finding.seconds or 0.0)
+        if len(group) > 1:
+            costs = [each.seconds for each in group if each.seconds is not None]
+            first = replace(
+                first,
+                what=f"{first.what}; and {counted(len(group) - 1, 'finding')} more like it on this line",
+                seconds=sum(costs) if costs else None,
+                count=1,
+            )
+        merged.append(first)
+    return merged
 
 
 def _entry(finding: Finding) -> Iterator[str]:

@@ -99,6 +99,11 @@ def _script(target: str, arguments: Sequence[str], command: str) -> Callable[[],
             f"there is no script to {command}: {target} {what}",
             remedy=f"python -m gradtape {command} script.py [arguments]; for a module: python -m gradtape {command} -m package.module",
         )
+    if path.suffix == ".ipynb":
+        raise ArgumentError(
+            f"{target} is a notebook, and no script",
+            remedy=f"make a script of it: jupyter nbconvert --to script {target}",
+        )
     with io.open_code(str(path.resolve())) as file:
         source = file.read()
     name = os.path.abspath(target)
