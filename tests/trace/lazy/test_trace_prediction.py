@@ -742,3 +742,49 @@ def test_random_records(log):
                 np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11, err_msg=str((seed, number)))
     assert log.count("predicted") > 100
     assert log.count("left") > 20
+
+
+def by_class_of_an_element(x):
+    first = x[0]
+    return x[1] ** 2 if isinstance(first, float) and np.isscalar(first) else x[2]
+
+
+def by_type_of_a_sum(x):
+    total = np.sum(x)
+    return total * x[0] if type(total) is np.float64 and not isinstance(total, np.ndarray) else x[2]
+
+
+def elements_change_no_other_name(x):
+    first = x[0]
+    before = first
+    first += x[1] ** 2
+    return before * first
+
+
+def arrays_without_axes_change_all_names(x):
+    first = x[0, ...] * 1.0 if x.ndim > 1 else x[:1].reshape(())
+    before = first
+    first += x[1] ** 2
+    return before * first
+
+
+@pytest.mark.parametrize(
+    ("function", "slope"),
+    [
+        (by_class_of_an_element, lambda x: [0.0, 2 * x[1], 0.0]),
+        (by_type_of_a_sum, lambda x: [np.sum(x) + x[0], x[0], x[0]]),
+        (elements_change_no_other_name, lambda x: [2 * x[0] + x[1] ** 2, 2 * x[0] * x[1], 0.0]),
+        (
+            arrays_without_axes_change_all_names,
+            lambda x: [2 * (x[0] + x[1] ** 2), 4 * x[1] * (x[0] + x[1] ** 2), 0.0],
+        ),
+    ],
+)
+def test_predicted_elements_are_scalars(function, slope):
+    x = np.array([1.5, -2.0, 0.5])
+    for turn in range(8):
+        point = x + 0.1 * turn
+        with gt.GradientTape() as tape:
+            y = function(watched := tape.watch(point.copy()))
+        np.testing.assert_allclose(float(y), function(point.copy()), rtol=1e-14)
+        np.testing.assert_allclose(tape.gradient(y, watched), slope(point), rtol=1e-14)

@@ -303,3 +303,33 @@ def test_instances_of_protocols_with_attributes() -> None:
 
     # The first question about a class is the one that the protocol answers; then the answer is kept.
     assert gt.jit(of_class)(np.ones(2)) == 30.0 == of_class(np.ones(2))
+
+
+@functools.singledispatch
+def by_dispatch_of_arrays(x: Any) -> Any:
+    return 5.0 * x
+
+
+@by_dispatch_of_arrays.register(float)
+def _(x: Any) -> Any:
+    return x * x
+
+
+@by_dispatch_of_arrays.register(np.ndarray)
+def _(x: Any) -> Any:
+    return np.sum(7.0 * x)
+
+
+def dispatched(x: Any) -> Any:
+    return by_dispatch_of_arrays(x[1]) + by_dispatch_of_arrays(x) + by_dispatch_of_arrays(2)
+
+
+def test_pythons_library_tells_elements_of_arrays_from_arrays() -> None:
+    x = np.arange(3.0) + 0.5
+    slope = [7.0, 7.0 + 2 * x[1], 7.0]
+    assert gt.jit(dispatched)(x) == dispatched(x) == x[1] ** 2 + 7.0 * np.sum(x) + 10.0
+    np.testing.assert_array_equal(gt.grad(dispatched)(x), slope)
+    np.testing.assert_array_equal(gt.vmap(gt.grad(dispatched))(np.stack([x, x])), [slope, slope])
+    with gt.GradientTape() as tape:
+        y = dispatched(watched := tape.watch(x))
+    np.testing.assert_array_equal(tape.gradient(y, watched), slope)

@@ -86,7 +86,7 @@ from gradtape.trace.dispatch.dispatch import (
 from gradtape.trace.dispatch.op_cache import index_template, run
 from gradtape.trace.jit.guards import Abstract
 from gradtape.trace.jit.outcomes import MAY_FAIL, call_now, is_handled
-from gradtape.trace.lazy.call_observer import prediction
+from gradtape.trace.lazy.call_observer import Deferred, prediction
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.lazy.pending import live_arrays
@@ -94,7 +94,7 @@ from gradtape.trace.patching.asarray import capture_element
 from gradtape.trace.patching.bytecode import callee_names
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import compiled_trace, contexts, scopes
-from gradtape.trace.source.sites import is_program_file, is_traced_file, user_site
+from gradtape.trace.source.sites import is_traced_file, tells_scalars_apart, user_site
 from gradtape.trace.subclasses.instances import (
     TracedNdarray,
     as_instances,
@@ -199,7 +199,7 @@ class Array(Operators, Methods, Attributes, Handle):
         Code that takes ndarrays takes Arrays, and code that tests for a float takes the number of a caller who passed a float.
         """
         # Packages convert NumPy scalars by np.asarray, as anything that is not an ndarray.
-        return self._numpy_class(scalars=is_program_file(_frame(1).f_code.co_filename))
+        return self._numpy_class(scalars=tells_scalars_apart(_frame(1).f_code.co_filename))
 
     def _numpy_class(self, *, scalars: bool = True) -> type:
         """Return the class of the object which NumPy's code would have here; np.ndarray for NumPy scalars unless `scalars`."""
@@ -580,7 +580,10 @@ class Array(Operators, Methods, Attributes, Handle):
     @property
     def is_scalar(self) -> bool:
         """Whether NumPy has a scalar in this place, of which there are no views. An argument may be a scalar or an array."""
-        return self._base is None and self._contiguous is True and not self.ndim
+        if self._contiguous is not True or self.ndim:
+            return False
+        base = self._base
+        return base is None or (isinstance(base, Deferred) and not base.is_view(self._view))
 
     def rearranged(self, view: PermutedView | SubsetView | ReadOnlyView, *, contiguous: bool) -> Array:
         """Return a view with the elements in another order or shape."""

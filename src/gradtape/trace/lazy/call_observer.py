@@ -55,6 +55,10 @@ class Deferred(ABC):
         self.materialise()
 
     @abstractmethod
+    def is_view(self, slot: int) -> bool:
+        """Return whether the array at a slot is a view of another one."""
+
+    @abstractmethod
     def starts_from(self, value: Value) -> bool:
         """Return whether these arrays are computed from a value that existed before."""
 

@@ -142,6 +142,10 @@ class CallPredictor(TapeObserver, Deferred):
         arrays.append(_reference(array))
         return array
 
+    def is_view(self, slot: int) -> bool:
+        """Return whether the array at a slot is a view of another one."""
+        return self._calls[slot].view is not None
+
     def starts_from(self, value: Value) -> bool:
         return value in self._leaves
 

@@ -82,6 +82,12 @@ def is_program_file(filename: str) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
+def tells_scalars_apart(filename: str) -> bool:
+    """Return whether the code of a file is to see NumPy's scalars as such: user code, and Python's library, which works for it."""
+    return is_program_file(filename) or (is_installed(filename) and not package_of(filename))
+
+
+@functools.lru_cache(maxsize=4096)
 def package_of(filename: str) -> str:
     """Return the name of the installed package that a file belongs to; empty for user code and Python's library."""
     return path_in_package(filename).partition(os.sep)[0].removesuffix(".py")
@@ -96,7 +102,7 @@ def path_in_package(filename: str) -> str:
     return ""
 
 
-_forget: Final = [is_traced_file.cache_clear, is_program_file.cache_clear]
+_forget: Final = [is_traced_file.cache_clear, is_program_file.cache_clear, tells_scalars_apart.cache_clear]
 """What forgets the decisions about files."""
 
 
