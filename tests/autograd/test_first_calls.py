@@ -16,9 +16,11 @@ from gradtape.runtime.compile import background, program
 from gradtape.runtime.compile.background import (
     PATIENT_SHARE,
     SHARE,
+    SOLVER_SHARE,
     finish_all,
     patient,
     share_of_interpreter,
+    solving,
 )
 from gradtape.runtime.compile.kernel import kernels
 
@@ -159,14 +161,16 @@ def test_branches_are_guarded() -> None:
 
 
 def test_patience_ends_with_its_block_and_with_errors() -> None:
-    assert share_of_interpreter() == 0.0
-    with patient, patient:
-        assert share_of_interpreter() == PATIENT_SHARE
+    assert share_of_interpreter().part == 0.0
+    with patient, solving:
+        assert share_of_interpreter() == (SOLVER_SHARE, True)
+        with patient:
+            assert share_of_interpreter() == (PATIENT_SHARE, True)
     with pytest.raises(ZeroDivisionError):
         grad(lambda x: x / 0 if 1 // 0 else x)(1.0)
-    assert share_of_interpreter() == 0.0
+    assert share_of_interpreter().part == 0.0
     with gt.config.override(compile="background"):
-        assert share_of_interpreter() == SHARE
+        assert share_of_interpreter() == (SHARE, False)
 
 
 def test_programs_whose_values_take_much_memory_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

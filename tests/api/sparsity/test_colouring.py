@@ -4,11 +4,19 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gradtape.api.sparsity import colouring
+from gradtape.api.sparsity import colouring, plan
 from gradtape.api.sparsity.colouring import Adjacency, colour_columns, colour_symmetric, smallest_last
-from gradtape.api.sparsity.plan import hessian_plan, jacobian_plan
+from gradtape.transforms.sparsity.index_sets import from_matrix
 
 RNG = np.random.default_rng(0)
+
+
+def jacobian_plan(matrix, mode):
+    return plan.jacobian_plan(from_matrix(matrix), mode)
+
+
+def hessian_plan(matrix):
+    return plan.hessian_plan(from_matrix(matrix))
 
 
 def random_pattern(m, n, density):
@@ -21,14 +29,14 @@ def adjacency(matrix):
     return Adjacency(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
 
 
-def read_by(plan, matrix):
+def read_by(made, matrix):
     """Return the elements that a plan reads from the products of a dense matrix."""
-    columns, rows = plan.products
-    forward = [matrix @ (plan.column_colours == c) for c in range(columns)]
-    reverse = [(plan.row_colours == c) @ matrix for c in range(rows)]
+    columns, rows = made.products
+    forward = [matrix @ (made.column_colours == c) for c in range(columns)]
+    reverse = [(made.row_colours == c) @ matrix for c in range(rows)]
     flat = np.concatenate([np.ravel(part) for part in (forward, reverse)])
     found = np.zeros_like(matrix)
-    found[plan.rows(), plan.indices] = flat[plan.positions]
+    found[made.rows(), made.indices] = flat[made.positions]
     return found
 
 

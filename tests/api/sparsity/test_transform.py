@@ -1,7 +1,5 @@
 """Sparse Jacobians and Hessians: they equal the dense ones, and their patterns are not larger than they must be."""
 
-import itertools
-
 import numpy as np
 import pytest
 import scipy.optimize
@@ -9,7 +7,6 @@ import scipy.sparse
 
 import gradtape as gt
 from gradtape.errors import ArgumentError, DtypeError, NonScalarOutputError, ShapeError
-from gradtape.transforms.sparsity.index_sets import picked
 
 RNG = np.random.default_rng(1)
 X = RNG.random(12) + 0.1
@@ -277,14 +274,3 @@ def test_picture():
     axes = shown.plot()
     assert "2 of columns" in axes.get_title()
     assert "#" in repr(gt.inspect.sparsity(FUNCTIONS["neighbours"][0], np.ones(1000)))
-
-
-def test_index_sets_of_picked_elements():
-    dense = np.array([[1, 0], [0, 1], [1, 1], [0, 0]], bool)
-    sets = scipy.sparse.csr_array(dense)
-    for positions in itertools.product([-1, 0, 1, 2, 3], repeat=2):
-        places = np.array(positions)
-        expected = np.where((places >= 0)[:, None], dense[places], False)
-        np.testing.assert_array_equal(picked(sets, places).toarray(), expected, err_msg=str(positions))
-    np.testing.assert_array_equal(picked(sets, np.arange(4)).toarray(), dense)
-    np.testing.assert_array_equal(picked(sets, np.array([3, 2, 1, 0, 2])).toarray(), dense[[3, 2, 1, 0, 2]])

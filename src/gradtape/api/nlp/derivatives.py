@@ -10,6 +10,7 @@ import numpy as np
 from gradtape.api.sparsity.transform import sparse_hessian, sparse_jacobian
 from gradtape.api.transforms.gradient import grad
 from gradtape.api.transforms.jit import jit
+from gradtape.runtime.compile.background import solving
 
 
 class Limits(NamedTuple):
@@ -69,6 +70,11 @@ class Compiled:
         self.jacobian = sparse_jacobian(lambda x, *parameters: joined(x, *parameters)[1:])
         self.hessian = sparse_hessian(lagrangian)
 
+    @solving
+    def values_at(self, x: Any, *parameters: Any) -> Any:
+        """Return the objective and the constraints as one vector."""
+        return np.asarray(self.values(x, *parameters))
+
 
 class Derivatives:
     """The functions of a program with parameters as numbers.
@@ -105,7 +111,7 @@ class Derivatives:
         """Return the objective and the constraints."""
         if self._at is None or not np.array_equal(self._at, x):
             self.calls += 1
-            self._values = np.asarray(self._compiled.values(np.array(x), *self._parameters))
+            self._values = self._compiled.values_at(np.array(x), *self._parameters)
             self._at = np.array(x)
         return float(self._values[0]), self._values[1:]
 
@@ -113,10 +119,12 @@ class Derivatives:
         """Return the objective and the constraints by the user's code, for a search of what is not finite."""
         return self._compiled.joined(x, *self._parameters)
 
+    @solving
     def gradient(self, x: Any) -> Any:
         """Return the gradient of the objective."""
         return np.asarray(self._compiled.gradient(np.array(x), *self._parameters))
 
+    @solving
     def patterns(self) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         """Return rows and columns of the Jacobian, and of the lower half of the Hessian."""
         if self._patterns is None:
@@ -132,21 +140,25 @@ class Derivatives:
         patterns: tuple[tuple[Any, Any], tuple[Any, Any]] = self._patterns
         return patterns
 
+    @solving
     def jacobian(self, x: Any) -> Any:
         """Return the elements of the Jacobian of the constraints."""
         if not self._count:
             return np.zeros(0)
         return self._compiled.jacobian.elements(np.array(x), *self._parameters)
 
+    @solving
     def jacobian_matrix(self, x: Any) -> Any:
         """Return the Jacobian of the constraints as a sparse matrix."""
         return self._compiled.jacobian(np.array(x), *self._parameters)
 
+    @solving
     def hessian(self, x: Any, factor: float, duals: Any) -> Any:
         """Return the elements of the lower half of the Hessian of the Lagrangian."""
         more = float(factor), np.array(duals), *self._parameters
         return self._compiled.hessian.elements(np.array(x), *more)[self._lower]
 
+    @solving
     def hessian_matrix(self, x: Any, factor: float, duals: Any) -> Any:
         """Return the Hessian of the Lagrangian as a sparse matrix."""
         return self._compiled.hessian(np.array(x), float(factor), np.array(duals), *self._parameters)

@@ -271,7 +271,7 @@ def nlp(
     else:
         compiled = _derivatives(objective, rows, unknowns, joined)
         try:
-            values = np.asarray(compiled.values(vector, *parameters))
+            values = compiled.values_at(vector, *parameters)
         except (TypeError, AttributeError) as error:
             mistake = list_error(error, objective, (unknowns.nested(vector), *args), {})
             if mistake is None:

@@ -24,6 +24,7 @@ from gradtape.ops.core.shape import expand, pad, permute, reshape, reshape_row
 from gradtape.transforms.basis import Stop
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.row_independence import row_axis
+from gradtape.transforms.sparsity.index_sets import IndexSets
 from gradtape.transforms.vjp import vjp
 
 MOST_VALUES: Final = 64
@@ -180,7 +181,7 @@ def _by_place(part: Value | None, like: Value, dtype: np.dtype[Any]) -> Value:
 
 
 def block_plan(
-    pattern: Any, blocks: Sequence[Blocks], columns_of: Callable[[Value], NDArray | None]
+    pattern: IndexSets, blocks: Sequence[Blocks], columns_of: Callable[[Value], NDArray | None]
 ) -> Plan | None:
     """Return a plan for a matrix with a pattern by blocks; None where they do not give each element.
 
@@ -194,8 +195,7 @@ def block_plan(
         if found is None:
             return None
         columns[read] = found
-    starts = pattern.indptr.astype(np.int64)
-    indices = pattern.indices.astype(np.int64)
+    starts, indices = pattern.indptr, pattern.indices
     positions, row, base = [], 0, 0
     for each in blocks:
         ends = starts[row], starts[row + each.target.size]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from gradtape.api.sparsity.colouring import Adjacency, colour_columns, colour_symmetric
 from gradtape.ir.op import NDArray
+from gradtape.transforms.sparsity.index_sets import IndexSets, identity_sets, picked, transposed, united
 
 MANY_COLOURS: Final = 6
 """Colours of one direction above which products in both directions are considered."""
@@ -114,15 +115,15 @@ class Plan:
         return f"<{m} x {n}, {self.nnz} elements ({filled}), {self.kinds}>"
 
 
-def fewest_products(pattern: Any) -> float:
+def fewest_products(pattern: IndexSets) -> float:
     """Return the least cost of products of columns or of rows, in products of columns: a line needs as many as it has elements."""
     columns = np.bincount(pattern.indices, minlength=pattern.shape[1])
     return float(min(np.diff(pattern.indptr).max(initial=0), REVERSE_COST * columns.max(initial=0)))
 
 
-def jacobian_plan(pattern: Any, mode: str) -> Plan:
+def jacobian_plan(pattern: IndexSets, mode: str) -> Plan:
     """Return a plan for a matrix with a pattern; `mode` is "fwd", "rev", "both" or "auto"."""
-    rows, columns = _adjacency(pattern), _adjacency(pattern.T.tocsr())
+    rows, columns = _adjacency(pattern), _adjacency(transposed(pattern))
     m, n = pattern.shape
     none = np.full(m, -1), np.full(n, -1)
     i, j = _rows(rows.starts), rows.indices
@@ -154,7 +155,7 @@ def jacobian_plan(pattern: Any, mode: str) -> Plan:
     return Plan((m, n), rows.starts, j, none[1], colours["rev"], colours["rev"][i] * n + j)
 
 
-def hessian_plan(pattern: Any) -> Plan:
+def hessian_plan(pattern: IndexSets) -> Plan:
     """Return a plan for a symmetric matrix: a star colouring."""
     pattern = _with_mirror(pattern)
     n = pattern.shape[0]
@@ -167,7 +168,7 @@ def hessian_plan(pattern: Any) -> Plan:
 
     most = int(np.diff(rows.starts).max(initial=0))
     columns = None
-    if n and _is_clique(pattern, rows):  # as in all blocks on a diagonal, whose columns need no more colours
+    if n and _is_clique(rows):  # as in all blocks on a diagonal, whose columns need no more colours
         columns = colour_columns(rows, rows)
         if columns.max() + 1 == most:
             return by_columns(columns)
@@ -183,14 +184,19 @@ def hessian_plan(pattern: Any) -> Plan:
     return Plan((n, n), rows.starts, j, colours, none, positions, is_symmetric=True)
 
 
-def _is_clique(pattern: Any, rows: Adjacency) -> bool:
+def _is_clique(rows: Adjacency) -> bool:
     """Return whether a vertex with most neighbours and these are all neighbours of each other: each has a colour of its own."""
     row = int(np.argmax(np.diff(rows.starts)))
     near = rows.indices[rows.starts[row] : rows.starts[row + 1]]
-    return int(pattern[near][:, near].nnz) == len(near) ** 2
+    is_near = np.zeros(len(rows.starts) - 1, bool)
+    is_near[near] = True
+    return all(
+        np.count_nonzero(is_near[rows.indices[rows.starts[each] : rows.starts[each + 1]]]) == len(near)
+        for each in near
+    )
 
 
-def _bidirectional_plan(pattern: Any) -> Plan:
+def _bidirectional_plan(pattern: IndexSets) -> Plan:
     """Return a plan in which the rows with most elements are computed by products of rows, and all others by products of columns.
 
     Notes
@@ -206,10 +212,10 @@ def _bidirectional_plan(pattern: Any) -> Plan:
     count = int(np.argmin(longest + REVERSE_COST * np.arange(m + 1)))
     is_dense = np.zeros(m, bool)
     is_dense[order[:count]] = True
-    dense, rest = pattern[order[:count]], pattern[np.flatnonzero(~is_dense)]
-    columns = colour_columns(_adjacency(rest), _adjacency(rest.T.tocsr()))
+    dense, rest = picked(pattern, order[:count]), picked(pattern, np.flatnonzero(~is_dense))
+    columns = colour_columns(_adjacency(rest), _adjacency(transposed(rest)))
     row_colours = np.full(m, -1)
-    row_colours[order[:count]] = colour_columns(_adjacency(dense.T.tocsr()), _adjacency(dense))
+    row_colours[order[:count]] = colour_columns(_adjacency(transposed(dense)), _adjacency(dense))
     rows = _adjacency(pattern)
     i, j = _rows(rows.starts), rows.indices
     base = (int(columns.max(initial=-1)) + 1) * m
@@ -225,19 +231,13 @@ def _is_alone(lines: NDArray, colours: NDArray, count: int) -> NDArray:
     return np.asarray(counts[inverse] == 1)
 
 
-def _with_mirror(pattern: Any) -> Any:
+def _with_mirror(pattern: IndexSets) -> IndexSets:
     """Return a pattern with all mirror images, and with its diagonal."""
-    import scipy.sparse
-
-    whole = pattern + pattern.T + scipy.sparse.eye_array(pattern.shape[0], dtype=bool, format="csr")
-    whole = whole.tocsr()
-    whole.sort_indices()
-    return whole
+    return united([pattern, transposed(pattern), identity_sets(pattern.shape[0])])
 
 
-def _adjacency(pattern: Any) -> Adjacency:
-    pattern.sort_indices()
-    return Adjacency(pattern.indptr.astype(np.int64), pattern.indices.astype(np.int64))
+def _adjacency(pattern: IndexSets) -> Adjacency:
+    return Adjacency(pattern.indptr, pattern.indices)
 
 
 def _rows(starts: NDArray) -> NDArray:

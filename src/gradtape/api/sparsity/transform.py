@@ -43,6 +43,7 @@ from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.reroll import moment_now, with_loops
 from gradtape.trace.routines.sparse_matrices import known_index
 from gradtape.trace.source.sites import user_site
+from gradtape.transforms.sparsity.index_sets import IndexSets, from_matrix
 from gradtape.transforms.vjp import vjp
 from gradtape.trees import flatten, unflatten
 
@@ -107,11 +108,7 @@ class SparseTransform(Repeatable):
         scipy.sparse.csr_array
             Of booleans; for ``jac_sparsity`` of `scipy.optimize.least_squares` and `scipy.integrate.solve_ivp`.
         """
-        import scipy.sparse
-
-        plan = self.plan(*args, **kwargs)
-        ones = np.ones(plan.nnz, bool)
-        return scipy.sparse.csr_array((ones, plan.indices.copy(), plan.indptr.copy()), shape=plan.shape)
+        return _as_matrix(self.plan(*args, **kwargs))
 
 
 class Block:
@@ -329,11 +326,19 @@ def jacobian_pattern(function: Callable[..., Any], x: Any) -> Any:
     (target,), _ = with_loops(moment, [target], None, [start])
     maps = FlatMaps([target], [start], tag, "jacobian_pattern", False)
     try:
-        return maps.pattern_by_constants()
+        return _as_matrix(maps.pattern_by_constants())
     except GradtapeError:
         return None
     finally:
         tag.end()
+
+
+def _as_matrix(pattern: Plan | IndexSets) -> Any:
+    import scipy.sparse
+
+    ones = np.ones(pattern.nnz, bool)
+    parts = ones, pattern.indices.copy(), pattern.indptr.copy()
+    return scipy.sparse.csr_array(parts, shape=pattern.shape)
 
 
 def _transform(
@@ -455,10 +460,7 @@ def _given_pattern(pattern: Any, caller: str) -> Any:
             where=user_site(),
             remedy='choose "global" or "local", or give the pattern as a sparse matrix',
         )
-    known = scipy.sparse.csr_array(given)
-    known = scipy.sparse.csr_array((np.ones(known.nnz, bool), known.indices, known.indptr), known.shape)
-    known.sum_duplicates()
-    return known
+    return from_matrix(scipy.sparse.csr_array(given))
 
 
 def _fitting(pattern: Any, shape: tuple[int, int], caller: str) -> Any:

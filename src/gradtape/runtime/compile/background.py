@@ -14,8 +14,8 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Final, Generic, TypeVar
+from contextlib import ContextDecorator, suppress
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from gradtape.config import before_change, config
@@ -23,7 +23,17 @@ from gradtape.locks import Rank, new_lock, renewed_in_child
 from gradtape.lru import LRU
 from gradtape.runtime.compile.engine import Abandoned, abandon_when
 
-__all__ = ["PATIENCE", "Compilation", "compilation_of", "finish_all", "patient", "share_of_interpreter"]
+__all__ = [
+    "PATIENCE",
+    "Compilation",
+    "Patience",
+    "Share",
+    "compilation_of",
+    "finish_all",
+    "patient",
+    "share_of_interpreter",
+    "solving",
+]
 
 T = TypeVar("T")
 
@@ -37,7 +47,10 @@ SHARE: Final = 0.1
 """The part of the time for compiling that the interpreter may take before, and meanwhile, when the threads need Python as well."""
 
 PATIENT_SHARE: Final = 2.0
-"""The same in patient blocks, whose programs are small: compiling takes up to 2 ms for each node there."""
+"""The same for programs of autograd's names, which are small: compiling takes up to 2 ms for each node there."""
+
+SOLVER_SHARE: Final = 0.5
+"""The same for the functions of a solver: a solution is interpreted, and the functions of the next ones are compiled."""
 
 SECONDS_PER_NODE: Final = 5e-4
 """What it takes to compile a graph, for each of its nodes."""
@@ -45,35 +58,59 @@ SECONDS_PER_NODE: Final = 5e-4
 MOST_THREADS: Final = 8
 
 
-class _Thread(threading.local):
-    """How many blocks in force on a thread are patient."""
+class Share(NamedTuple):
+    """What the interpreter may take.
 
-    depth = 0
+    Attributes
+    ----------
+    part : float
+        The part of the time for compiling; 0 where calls wait for their kernels.
+    is_counted : bool
+        Whether nodes are counted, and a call compiles; else time is measured, and threads compile.
+    """
+
+    part: float
+    is_counted: bool
+
+
+class _Thread(threading.local):
+    """The patience of the blocks in force on a thread, the innermost one last."""
+
+    def __init__(self) -> None:
+        self.parts: list[float] = []
 
 
 _thread: Final = _Thread()
 
 
-class _Patience:
-    """Lets the interpreter take as long as compiling does, for programs that are made in a block; it can be entered again."""
+class Patience(ContextDecorator):
+    """Lets the interpreter take a part of the time for compiling, for programs that are made in a block; it can be entered again.
 
-    __slots__ = ()
+    Parameters
+    ----------
+    part : float
+        The part.
+    """
+
+    def __init__(self, part: float) -> None:
+        self.part = part
 
     def __enter__(self) -> None:
-        _thread.depth += 1
+        _thread.parts.append(self.part)
 
     def __exit__(self, *_: object) -> None:
-        _thread.depth -= 1
+        _thread.parts.pop()
 
 
-patient: Final = _Patience()
+patient: Final = Patience(PATIENT_SHARE)
+solving: Final = Patience(SOLVER_SHARE)
 
 
-def share_of_interpreter() -> float:
-    """Return which part of the time for compiling the interpreter may take: 0 where calls wait for their kernels."""
-    if _thread.depth:
-        return PATIENT_SHARE
-    return SHARE if config.compile == "background" else 0.0
+def share_of_interpreter() -> Share:
+    """Return what the interpreter may take for a program that is made now."""
+    if _thread.parts:
+        return Share(_thread.parts[-1], True)
+    return Share(SHARE if config.compile == "background" else 0.0, False)
 
 
 _lock: Final = new_lock(Rank.LEAF)

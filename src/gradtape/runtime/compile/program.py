@@ -373,10 +373,10 @@ def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None =
         shapes = "symbolic" if config.shapes == "symbolic" else "exact"
     key = f"{print_}:{form}:{config.precise_math}:{config.compiler}:{shapes}"
     share = share_of_interpreter()
-    if share and key not in kernels and ACTIVE.profiler is None and not is_stored(key):
-        is_counted, may_stop = share >= 1.0, _may_be_interpreted(graph)
-        may_run = may_stop or (is_counted and _may_run_to_the_end(graph))
-        if may_run and not (is_counted and _size_of_values(graph) > MOST_KEPT):
+    if share.part and key not in kernels and ACTIVE.profiler is None and not is_stored(key):
+        may_stop = _may_be_interpreted(graph)
+        may_run = may_stop or (share.is_counted and _may_run_to_the_end(graph))
+        if may_run and not (share.is_counted and _size_of_values(graph) > MOST_KEPT):
 
             def build() -> Kernel:
                 return kernels.get(key, lambda: _kernel(graph, form, key, shapes))
@@ -385,9 +385,9 @@ def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None =
                 key,
                 build,
                 expected=SECONDS_PER_NODE * graph_size(graph),
-                share=share,
+                share=share.part,
                 may_stop=may_stop,
-                per_step=_seconds_per_step(graph) if is_counted else 0.0,
+                per_step=_seconds_per_step(graph) if share.is_counted else 0.0,
             )
             return Program(graph, compilation)
     made: list[Kernel] = []

@@ -1,8 +1,12 @@
-"""Index sets: for each element of an array the elements of a seed that it depends on, as the rows of a boolean sparse matrix."""
+"""Index sets: for each element of an array the elements of a seed that it depends on, as the rows of a boolean sparse matrix.
+
+SciPy has such matrices, but to import them takes longer than to find the pattern of a small function.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from math import prod
 from typing import Any, Final
@@ -17,18 +21,48 @@ from gradtape.ir.types import Shape
 MOST_ENTRIES: Final = 2**28
 """Entries of the index sets of one array; the result would not be sparse."""
 
-IndexSets = Any
-"""A `scipy.sparse.csr_array` of booleans, (elements of the array, elements of the seed), all stored entries true, columns sorted."""
+FEW_FLAGS: Final = 8
+"""A matrix with up to so many elements for each entry is put together from flags, which takes no sorting."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class IndexSets:
+    """A boolean matrix, (elements of the array, elements of the seed), in the format of compressed rows.
+
+    Attributes
+    ----------
+    indices, indptr : ndarray of int
+        ``indices[indptr[i]:indptr[i + 1]]`` are the columns of row i, in ascending order.
+    shape : tuple of int
+        Of the matrix.
+    """
+
+    indices: NDArray
+    indptr: NDArray
+    shape: tuple[int, int]
+
+    @property
+    def nnz(self) -> int:
+        """How many elements are true."""
+        return len(self.indices)
+
+    def rows(self) -> NDArray:
+        """Return the row of each element that is true."""
+        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+
+    def keys(self) -> NDArray:
+        """Return the position of each element that is true in the matrix laid out row by row."""
+        return self.rows() * self.shape[1] + self.indices
 
 
 def identity_sets(size: int) -> IndexSets:
     """Return the index sets of the seed itself."""
-    return _matrix(np.arange(size), np.arange(size + 1), (size, size))
+    return IndexSets(np.arange(size), np.arange(size + 1), (size, size))
 
 
 def empty_sets(rows: int, columns: int) -> IndexSets:
     """Return index sets without elements."""
-    return _matrix(np.empty(0, np.int64), np.zeros(rows + 1, np.int64), (rows, columns))
+    return IndexSets(np.empty(0, np.int64), np.zeros(rows + 1, np.int64), (rows, columns))
 
 
 def united(sets: Sequence[IndexSets]) -> IndexSets:
@@ -41,10 +75,16 @@ def united(sets: Sequence[IndexSets]) -> IndexSets:
             whole = other
             continue
         check_entries(max(whole.nnz, other.nnz))
-        union = whole + other
+        union = _united_pair(whole, other)
         # Equal sets stay one object, so that a later union is free.
         whole = whole if union.nnz == whole.nnz else other if union.nnz == other.nnz else union
     return whole
+
+
+def _united_pair(one: IndexSets, other: IndexSets) -> IndexSets:
+    if np.array_equal(one.indptr, other.indptr) and np.array_equal(one.indices, other.indices):
+        return one
+    return _from_keys(np.concatenate([one.keys(), other.keys()]), one.shape)
 
 
 def picked(sets: IndexSets, positions: NDArray) -> IndexSets:
@@ -54,41 +94,37 @@ def picked(sets: IndexSets, positions: NDArray) -> IndexSets:
         return sets
     inside = np.flatnonzero(positions >= 0)
     lengths = np.zeros(len(positions), np.int64)
-    starts = sets.indptr[:-1].astype(np.int64)
-    counts = np.diff(sets.indptr).astype(np.int64)
+    starts, counts = sets.indptr[:-1], np.diff(sets.indptr)
     lengths[inside] = counts[positions[inside]]
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    indptr = _starts(lengths)
     check_entries(int(indptr[-1]))
     begins = np.zeros(len(positions), np.int64)
     begins[inside] = starts[positions[inside]]
     entries = np.arange(indptr[-1]) + np.repeat(begins - indptr[:-1], lengths)
-    return _matrix(sets.indices[entries], indptr, (len(positions), sets.shape[1]))
+    return IndexSets(sets.indices[entries], indptr, (len(positions), sets.shape[1]))
 
 
 def merged(sets: IndexSets, targets: NDArray, sources: NDArray, rows: int) -> IndexSets:
     """Return, for `rows` elements, the union over all k with ``targets[k]`` being the element, of the sets at ``sources[k]``."""
-    import scipy.sparse
-
-    check_entries(int(np.diff(sets.indptr)[sources].sum()) if sources.size else 0)
-    ones = np.ones(len(targets), bool)
-    links = scipy.sparse.csr_array((ones, (targets, sources)), shape=(rows, sets.shape[0]))
-    product = links @ sets
-    product.sort_indices()
-    return product
+    chosen = picked(sets, sources)
+    lengths = np.diff(chosen.indptr)
+    return _from_keys(np.repeat(targets, lengths) * sets.shape[1] + chosen.indices, (rows, sets.shape[1]))
 
 
 def repeated(sets: IndexSets, rows: int) -> IndexSets:
     """Return `rows` times the union of all index sets."""
     columns = np.unique(sets.indices)
     check_entries(rows * len(columns))
-    return _matrix(np.tile(columns, rows), np.arange(rows + 1) * len(columns), (rows, sets.shape[1]))
+    return IndexSets(np.tile(columns, rows), np.arange(rows + 1) * len(columns), (rows, sets.shape[1]))
 
 
 def stacked(sets: Sequence[IndexSets]) -> IndexSets:
     """Return the index sets of arrays one after the other."""
-    import scipy.sparse
-
-    return scipy.sparse.vstack(sets, format="csr") if len(sets) > 1 else sets[0]
+    if len(sets) == 1:
+        return sets[0]
+    counts = np.concatenate([np.diff(each.indptr) for each in sets])
+    shape = sum(each.shape[0] for each in sets), sets[0].shape[1]
+    return IndexSets(np.concatenate([each.indices for each in sets]), _starts(counts), shape)
 
 
 def restricted(sets: IndexSets, flags: NDArray) -> IndexSets:
@@ -100,9 +136,14 @@ def restricted(sets: IndexSets, flags: NDArray) -> IndexSets:
 
 def transposed(sets: IndexSets) -> IndexSets:
     """Return, for each element of the seed, the elements that depend on it."""
-    turned = sets.T.tocsr()
-    turned.sort_indices()
-    return turned
+    rows, columns = sets.shape
+    return _from_keys(sets.indices * rows + sets.rows(), (columns, rows))
+
+
+def from_matrix(matrix: Any) -> IndexSets:
+    """Return where a matrix of SciPy in the format of compressed rows has elements."""
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return _from_keys(rows * matrix.shape[1] + matrix.indices, matrix.shape)
 
 
 def rows_of(sets: IndexSets) -> list[frozenset[int]]:
@@ -113,12 +154,9 @@ def rows_of(sets: IndexSets) -> list[frozenset[int]]:
 
 def from_rows(rows: Sequence[frozenset[int]], columns: int) -> IndexSets:
     """Return index sets from Python's own."""
-    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
-    indices = np.fromiter(chain.from_iterable(rows), np.int64, int(indptr[-1]))
-    found = _matrix(indices, indptr, (len(rows), columns))
-    found.has_sorted_indices = False
-    found.sort_indices()
-    return found
+    counts = np.array([len(row) for row in rows], np.int64)
+    indices = np.fromiter(chain.from_iterable(rows), np.int64, int(counts.sum()))
+    return _from_keys(np.repeat(np.arange(len(rows)), counts) * columns + indices, (len(rows), columns))
 
 
 def coordinates(shape: Shape) -> tuple[NDArray, ...]:
@@ -137,9 +175,22 @@ def check_entries(count: int) -> None:
         )
 
 
-def _matrix(indices: NDArray, indptr: NDArray, shape: tuple[int, int]) -> IndexSets:
-    import scipy.sparse
+def _from_keys(keys: NDArray, shape: tuple[int, int]) -> IndexSets:
+    """Return the matrix that is true at these positions, of which some may be equal, in any order."""
+    rows, columns = shape
+    if rows * columns <= FEW_FLAGS * len(keys):
+        flags = np.zeros(rows * columns, bool)
+        flags[keys] = True
+        keys = np.flatnonzero(flags)
+    elif len(keys):
+        steps = np.diff(keys)
+        if steps.min(initial=1) < 0:
+            keys = np.sort(keys, kind="stable")  # fast where parts of them are sorted
+            steps = np.diff(keys)
+        keys = keys[np.append(True, steps > 0)]
+    row, indices = np.divmod(keys, max(columns, 1))
+    return IndexSets(indices, _starts(np.bincount(row, minlength=rows)), shape)
 
-    found = scipy.sparse.csr_array((np.ones(len(indices), bool), indices, indptr), shape=shape)
-    found.has_canonical_format = True
-    return found
+
+def _starts(counts: NDArray) -> NDArray:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
