@@ -16,6 +16,7 @@ from gradtape.api.transforms.jit import jit
 from gradtape.api.units import refuse_quantities
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
 from gradtape.lru import LRU
+from gradtape.runtime.compile.background import solving
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.dispatch.call_errors import list_error
 from gradtape.trace.source.sites import user_site
@@ -232,6 +233,7 @@ class Program:
                 _programs[key] = made
         chosen = made
 
+        @solving
         def counted(vector: Any, *args: Any) -> Any:
             self.calls += 1
             try:
