@@ -154,6 +154,10 @@ def test_errors_name_the_argument() -> None:
         gt.scipy.minimize(misfit, START, bounds=({"a": 1.0}, 2.0))
     with pytest.raises(gt.errors.ArgumentError, match="a constraint is an int"):
         gt.scipy.minimize(misfit, START, constraints=5)
+    wrong = {"type": "ineq", "fun": misfit, "arg": 3.0}
+    for transform in (lambda f: f, gt.jit, gt.grad):
+        with pytest.raises(gt.errors.ArgumentError, match="a constraint has the key 'arg'"):
+            transform(lambda t: gt.scipy.minimize(lambda x: x**2 * t, 1.0, constraints=[wrong]).x)(2.0)
 
 
 def test_constraints_and_bounds_of_trust_constr_with_nested_unknowns() -> None:

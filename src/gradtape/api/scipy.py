@@ -32,7 +32,7 @@ from gradtape.api.solvers.nested import (
     is_sparse,
     vector_of,
 )
-from gradtape.api.solvers.optimality import constraints_of
+from gradtape.api.solvers.optimality import check_constraint
 from gradtape.api.solvers.roots import WITH_JACOBIAN
 from gradtape.api.solvers.solution import SolverCall, check_method
 from gradtape.api.sparsity.transform import sparse_hessian
@@ -41,7 +41,7 @@ from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.api.transforms.jit import jit
 from gradtape.api.uncertainty.estimates import Fit, remember, uncertainty
 from gradtape.api.uncertainty.robust_losses import RobustLoss
-from gradtape.errors import ArgumentError, GradtapeError, GradtapeWarning, ShapeError, kind_of, warn
+from gradtape.errors import ArgumentError, GradtapeError, GradtapeWarning, ShapeError, warn
 from gradtape.habits import SCIPY as _HABITS
 from gradtape.habits import answering as _answering
 from gradtape.habits import nearest as _nearest
@@ -158,6 +158,8 @@ def minimize(
     program = Program(fun, unknowns, _number)
     ends = unknowns.bounds(bounds, "gt.scipy.minimize")
     several = constraints if isinstance(constraints, list | tuple) else [constraints]
+    for each in several:
+        check_constraint(each, "gt.scipy.minimize")
     solver = (method or ("slsqp" if several else "l-bfgs-b" if bounds is not None else "bfgs")).lower()
     more: dict[str, Any] = {"method": method, "tol": tol, "options": options}
     if callback is not None:
@@ -297,12 +299,6 @@ def _plain_constraint(given: Any, unknowns: Unknowns) -> Any:
 
 def _compiled_constraint(given: Any, unknowns: Unknowns, takes_hessian: bool) -> Any:
     """Return a constraint on the vector with compiled derivatives."""
-    if constraints_of(given) is None:
-        raise ArgumentError(
-            f"gt.scipy.minimize: a constraint is {kind_of(given)}",
-            where=user_site(),
-            remedy='pass {"type": "eq" or "ineq", "fun": f}, or a LinearConstraint or NonlinearConstraint of scipy.optimize',
-        )
     if hasattr(given, "A"):
         return given
     optimize: Any = importlib.import_module("scipy.optimize")

@@ -15,6 +15,7 @@ from gradtape.api.sparsity.plan import jacobian_plan
 from gradtape.errors import GradtapeWarning, NotDifferentiableError, ShapeError, warn
 from gradtape.ir.op import NDArray
 from gradtape.trace.source.sites import user_site
+from gradtape.transforms.sparsity.index_sets import from_matrix
 
 Method = Literal["differences", "complex-step"]
 METHODS: Final = ("differences", "complex-step")
@@ -95,7 +96,7 @@ class Differences:
             for column in range(len(point)):
                 jacobian[:, column] = along(point, np.where(np.arange(len(point)) == column, sizes, 0), count)
             return jacobian / sizes
-        plan = jacobian_plan(self._pattern(jacobian.shape), "fwd")
+        plan = jacobian_plan(from_matrix(self._pattern(jacobian.shape)), "fwd")
         colours = range(plan.products[0])
         products = [along(point, np.where(plan.column_colours == k, sizes, 0), count) for k in colours]
         jacobian[plan.rows(), plan.indices] = np.ravel(products)[plan.positions]

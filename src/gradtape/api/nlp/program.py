@@ -16,7 +16,7 @@ from gradtape.api.nlp.derivatives import Compiled, Derivatives, Found, Limits
 from gradtape.api.nlp.implicit import traced_solution
 from gradtape.api.nlp.solution import LOG, OTHER_REMEDY, REMEDIES, Solution
 from gradtape.api.solvers.nested import Unknowns, nested, vector_of
-from gradtape.api.solvers.optimality import constraints_of
+from gradtape.api.solvers.optimality import check_constraint
 from gradtape.api.transforms.callables import check_callable
 from gradtape.errors import (
     ArgumentError,
@@ -313,24 +313,13 @@ def _several(constraints: Any) -> Sequence[Any]:
 
 def _rows(given: Any) -> Rows:
     """Return a constraint in any form that SciPy takes."""
-    if isinstance(given, dict) and str(given.get("type")).lower() in ("eq", "ineq") and "fun" in given:
-        check_callable(given["fun"], "gt.nlp")
+    check_constraint(given, "gt.nlp")
+    if isinstance(given, dict):
         high = 0.0 if given["type"].lower() == "eq" else np.inf
         return Rows(given["fun"], _tuple(given.get("args", ())), 0.0, high, _described(given["fun"]))
-    if hasattr(given, "A") and hasattr(given, "lb"):
+    if hasattr(given, "A"):
         return Rows(None, (given.A,), given.lb, given.ub, "a linear constraint")
-    if hasattr(given, "fun") and hasattr(given, "lb") and constraints_of(given) is not None:
-        return Rows(given.fun, (), given.lb, given.ub, _described(given.fun))
-    kind = (
-        f"has the type {given['type']!r}"
-        if isinstance(given, dict) and "type" in given
-        else f"is {kind_of(given)}"
-    )
-    raise ArgumentError(
-        f"gt.nlp: a constraint {kind}",
-        where=user_site(),
-        remedy='pass {"type": "eq" or "ineq", "fun": f}, or a LinearConstraint or NonlinearConstraint of scipy.optimize',
-    )
+    return Rows(given.fun, (), given.lb, given.ub, _described(given.fun))
 
 
 def _described(function: Any) -> str:

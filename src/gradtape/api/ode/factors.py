@@ -25,6 +25,7 @@ from gradtape.ops.core.matrices import lu, lu_solve
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import unwrap
 from gradtape.trace.source.sites import user_site
+from gradtape.transforms.sparsity.index_sets import from_matrix
 
 SMALLEST_SPARSE: Final = 12
 """Unknowns from which on a pattern is looked for."""
@@ -334,7 +335,7 @@ def linear_systems(
         (np.ones(pattern_array.nnz, bool), pattern_array.indices, pattern_array.indptr), pattern_array.shape
     )
     is_nonzero.sum_duplicates()
-    plan = jacobian_plan(is_nonzero, "fwd")
+    plan = jacobian_plan(from_matrix(is_nonzero), "fwd")
     both = is_nonzero + is_nonzero.T
     if mass is not None:
         mass_pattern = csr_array((np.ones(len(mass.rows), bool), (mass.rows, mass.columns)), is_nonzero.shape)

@@ -10,7 +10,11 @@ import numpy as np
 from gradtape.api.solvers.dependence import without_dependence
 from gradtape.api.solvers.implicit import attach_derivative
 from gradtape.api.tape.create import stop_gradient
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import grad
+from gradtape.errors import ArgumentError, kind_of
+from gradtape.habits import nearest
+from gradtape.trace.source.sites import user_site
 
 TIGHT: Final = 1e-9
 """How near to a bound an unknown is at it, relative to both: solvers put it there."""
@@ -28,6 +32,11 @@ EQUAL: Final = 1e-12
 
 FOLLOWS: Final = 2
 """The mark of a constraint that is met wherever the other active ones are: its multiplier stays as it is."""
+
+
+TYPES: Final = ("eq", "ineq")
+KEYS: Final = ("type", "fun", "jac", "args")
+"""The types, and the keys, of a constraint that is a dictionary."""
 
 
 class Constraint(NamedTuple):
@@ -105,7 +114,7 @@ def constraints_of(given: Any) -> list[Constraint] | None:
     single = isinstance(given, dict) or not isinstance(given, list | tuple)
     converted = []
     for constraint in [given] if single else given:
-        if isinstance(constraint, dict) and str(constraint.get("type")).lower() in ("eq", "ineq"):
+        if isinstance(constraint, dict) and str(constraint.get("type")).lower() in TYPES:
             converted.append(_of_dictionary(constraint))
         elif hasattr(constraint, "A") and hasattr(constraint, "lb"):
             matrix = constraint.A.toarray() if hasattr(constraint.A, "toarray") else constraint.A
@@ -117,6 +126,29 @@ def constraints_of(given: Any) -> list[Constraint] | None:
         else:
             return None
     return converted
+
+
+def check_constraint(given: Any, caller: str) -> None:
+    """Raise ArgumentError unless something is a constraint as SciPy takes it, by a dictionary that has no other keys."""
+    remedy = 'pass {"type": "eq" or "ineq", "fun": f}, or a LinearConstraint or NonlinearConstraint of scipy.optimize'
+    if isinstance(given, dict) and set(given) & {*KEYS}:
+        unknown = next((key for key in given if key not in KEYS), None)
+        missing = next((key for key in KEYS[:2] if key not in given), None)
+        if unknown is not None:
+            problem = f"has the key {unknown!r}"
+            similar = nearest(str(unknown), [*KEYS])
+            remedy = f"did you mean {similar!r}?" if similar else remedy
+        elif missing is not None:
+            problem = f"has no {missing!r}"
+        elif str(given["type"]).lower() not in TYPES:
+            problem = f"has the type {given['type']!r}"
+        else:
+            return check_callable(given["fun"], caller)
+    elif isinstance(given, list | tuple) or constraints_of(given) is None:
+        problem = f"is {kind_of(given)}"
+    else:
+        return None
+    raise ArgumentError(f"{caller}: a constraint {problem}", where=user_site(), remedy=remedy)
 
 
 def _of_dictionary(given: dict[str, Any]) -> Constraint:
