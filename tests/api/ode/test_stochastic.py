@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 
 import gradtape as gt
+from gradtape.api.ode import stochastic
 from gradtape.api.ode.stochastic import Increments
 from gradtape.errors import ArgumentError, GradtapeWarning, ShapeError
 
@@ -161,6 +162,34 @@ def test_general_noise_correlates() -> None:
         rng=0,
     )
     assert wide.increments.dw.shape == (4, 3)
+
+
+@pytest.mark.parametrize("method", ["euler-maruyama", "srk"])
+def test_many_increments_are_drawn_in_blocks_of_one_stream(
+    method: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two blocks, Python answers Ctrl-C."""
+    drawn: list[int] = []
+
+    class Generator(np.random.Generator):
+        def standard_normal(self, size: Any = None, *args: Any, **kwargs: Any) -> Any:
+            drawn.append(int(np.prod(size)))
+            return super().standard_normal(size, *args, **kwargs)
+
+    def increments(rng: Any) -> Increments:
+        found: Increments = gt.solve_sde(
+            lambda t, y: -y, lambda t, y: y, (0.0, 1.0), np.ones(2), steps=5, paths=7, method=method, rng=rng
+        ).increments
+        return found
+
+    whole = increments(8)
+    monkeypatch.setattr(stochastic, "BLOCK", 16)
+    blocks = increments(Generator(np.random.PCG64(8)))
+    assert drawn == [16, 16, 16, 16, 6] * (2 if method == "srk" else 1)
+    for one, other in zip(whole, blocks, strict=True):
+        np.testing.assert_array_equal(one, other)
+    traced = gt.jit(lambda: increments(8).dw)()
+    np.testing.assert_array_equal(traced, whole.dw)
 
 
 def test_shapes_and_the_same_increments_again() -> None:

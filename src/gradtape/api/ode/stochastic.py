@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import prod, sqrt
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -26,6 +26,9 @@ Method = Literal["euler-maruyama", "milstein", "srk"]
 Noise = Literal["diagonal", "general"]
 
 METHODS: Final = ("euler-maruyama", "milstein", "srk")
+
+BLOCK: Final = 1 << 22
+"""Numbers that are drawn at once, some 0.1 s: NumPy looks for no Ctrl-C meanwhile."""
 
 
 class Increments(NamedTuple):
@@ -165,10 +168,9 @@ def solve_sde(
     lead = (steps,) if paths is None else (paths, steps)
     if increments is None:
         generator = generator_of(rng, "solve_sde: rng")
-        size = np.sqrt(step)
-        dw = size * generator.standard_normal((*lead, *motions))
+        dw = _drawn(generator, np.sqrt(step), (*lead, *motions))
         increments = Increments(
-            dw, size * generator.standard_normal((*lead, *motions)) if method == "srk" else None
+            dw, _drawn(generator, np.sqrt(step), (*lead, *motions)) if method == "srk" else None
         )
     else:
         _check_increments(increments, (*lead, *motions), method)
@@ -200,6 +202,17 @@ def solve_sde(
             whose = f" in {np.count_nonzero(is_lost)} of {paths} paths, first in path {which}"
         _warn_of_lost(f, g, times, path(increment, dz, "all"), whose)
     return SDESolution(times if save == "all" else times[-1:], y, increments)
+
+
+def _drawn(generator: np.random.Generator, deviation: Any, shape: tuple[int, ...]) -> Any:
+    """Return normal numbers, which are those of one call of the generator."""
+    count = prod(shape)
+    if count <= BLOCK:
+        return deviation * generator.standard_normal(shape)
+    blocks = [
+        deviation * generator.standard_normal(min(BLOCK, count - start)) for start in range(0, count, BLOCK)
+    ]
+    return np.reshape(np.concatenate(blocks), shape)
 
 
 def _check(method: str, noise: str, steps: Any, paths: Any, save: str) -> None:
