@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 import warnings
 from contextlib import nullcontext
@@ -14,6 +16,7 @@ import scipy.sparse
 
 import gradtape as gt
 from gradtape.api.nlp import ipopt, program
+from gradtape.api.nlp.derivatives import Compiled, Derivatives
 from gradtape.api.nlp.solution import REMEDIES
 from gradtape.errors import (
     ArgumentError,
@@ -23,6 +26,7 @@ from gradtape.errors import (
     NumericsError,
     ShapeError,
 )
+from gradtape.runtime.compile import program as runtime_program
 from tests.api.nlp.problems import PROBLEMS
 
 NO_IPOPT = "IPOPT is not installed (pip install gradtape[ipopt])"
@@ -497,3 +501,37 @@ def test_each_message_of_a_failure_has_a_remedy() -> None:
     """The remedies are found by the messages; only a program that is not valid, which is a mistake of gradtape's, has none."""
     failures = {text for status, text in ipopt.MESSAGES.items() if status not in ipopt.SOLVED}
     assert failures - REMEDIES.keys() == {"the problem is not valid"}
+
+
+def test_first_solutions_are_interpreted_and_later_ones_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_program, "SECONDS_PER_NODE", 8e-5)
+
+    def circle(x: Any) -> Any:
+        return np.stack([x[0] * 1.28125 - x[1], x[0] ** 2 + x[1] ** 2 - 2.65625, x[1] * 1.09375])
+
+    compiled = Compiled(circle)
+    functions = Derivatives(compiled, (), np.array([1.0, 2.0]), 2)
+    points = np.random.default_rng(0).normal(size=(60, 2))
+    found = [(functions.values(x)[1], functions.gradient(x)) for x in points]
+    runs = [made.program.interpreted for made in compiled.values.site.specialisations()]
+    assert 0 < runs[0] < 60
+    for x, (values, gradient) in zip(points, found, strict=True):
+        np.testing.assert_allclose(values, circle(x)[1:], rtol=1e-14)
+        np.testing.assert_array_equal(gradient, [1.28125, -1.0])
+    for x in points[:2]:
+        jacobian = functions.jacobian_matrix(x).toarray()
+        np.testing.assert_allclose(jacobian, [2 * x, [0.0, 1.09375]], rtol=1e-14)
+        hessian = functions.hessian_matrix(x, 1.0, np.array([0.5, 2.0])).toarray()
+        np.testing.assert_allclose(hessian, np.eye(2), rtol=1e-14)
+
+
+@pytest.mark.skipif(ipopt.library() is None, reason=NO_IPOPT)
+def test_a_solution_by_ipopt_imports_no_scipy() -> None:
+    code = """
+import sys, numpy as np, gradtape as gt
+turn = {"type": "eq", "fun": lambda x: x[1:] - x[:-1] ** 2 + 0.5}
+assert gt.nlp(lambda x: np.sum(x**2), np.ones(40), constraints=turn, bounds=(None, 2.0)).success
+print(*sorted(name for name in sys.modules if name.split(".")[0] == "scipy"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stdout.split()
