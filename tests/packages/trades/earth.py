@@ -211,4 +211,102 @@ PACKAGES = [
         ),
         ("choclo.dipole.magnetic_u(0.0, 0.0, 10.0, p[0], p[1], -50.0, 1e9, p[2], 3e9)", [5.0, 3.0, 2e9]),
     ),
+    package(
+        "boule 0.6.0",
+        """
+        import boule
+        """,
+        ("boule.WGS84.normal_gravity((0.0, p[0], p[1]))", [45.0, 500.0]),
+        ("boule.WGS84.geodetic_to_spherical((p[0], p[1], p[2]))", [12.0, 45.0, 500.0]),
+        ("boule.WGS84.geocentric_radius(p)", [45.0, 10.0, -70.0]),
+        (
+            """
+            own = boule.Ellipsoid("own", semimajor_axis=p[0], flattening=p[1], geocentric_grav_const=3.9860044e14, angular_velocity=7.29e-5)
+            return own.gravity_equator
+            """,
+            [6378137.0, 0.00335],
+        ),
+        (
+            "boule.Sphere('own', radius=p[0], geocentric_grav_const=p[1], angular_velocity=2.66e-6).normal_gravity((0.0, 45.0, 500.0))",
+            [1737151.0, 4.9028e12],
+        ),
+    ),
+    package(
+        "utm 0.9.0",
+        """
+        import utm
+        """,
+        ("utm.from_latlon(p[0], p[1])[:2]", [51.2, 7.5]),
+        ("utm.to_latlon(p[0], p[1], 32, 'U')", [395201.3, 5673135.2]),
+        ("utm.from_latlon(p[:2], p[2:])[:2]", [51.2, 49.0, 7.5, 8.4]),
+        ("utm.from_latlon(p[0], p[1], force_zone_number=31)[:2]", [51.2, 7.5]),
+        ("utm.to_latlon(p[:2], p[2:], 32, northern=True)", [395201.3, 456114.6, 5673135.2, 5427629.2]),
+    ),
+    package(
+        "geographiclib 2.1",
+        """
+        from geographiclib.geodesic import Geodesic
+        earth = Geodesic.WGS84
+        """,
+        ("earth.Inverse(p[0], p[1], p[2], p[3])['s12']", [-41.3, 174.8, 40.9, -5.5]),
+        (
+            """
+            end = earth.Direct(p[0], p[1], p[2], p[3])
+            return end["lat2"], end["lon2"]
+            """,
+            [40.6, -73.8, 45.0, 1e6],
+        ),
+        ("earth.InverseLine(p[0], p[1], 35.0, 140.0).Position(p[2])['lat2']", [40.1, 116.6, 1e6]),
+        (
+            """
+            field = earth.Polygon()
+            for k in range(3):
+                field.AddPoint(p[2 * k], p[2 * k + 1])
+            return field.Compute()[1:]
+            """,
+            [-63.1, -58.0, -72.9, -74.0, -71.9, -102.0],
+        ),
+        ("Geodesic(p[0], p[1]).Inverse(0.0, 0.0, 10.0, 20.0)['s12']", [6378137.0, 0.00335]),
+    ),
+    package(
+        "thermofeel 2.3.0",
+        """
+        import thermofeel
+        """,
+        ("thermofeel.calculate_wbgt_simple(p[:2], p[2:])", [300.0, 295.0, 60.0, 45.0]),
+        ("thermofeel.calculate_wind_chill(p[:2], p[2:])", [270.0, 265.0, 5.0, 8.0]),
+        ("thermofeel.calculate_heat_index_simplified(p[:2], p[2:])", [305.0, 300.0, 60.0, 45.0]),
+        (
+            "thermofeel.calculate_apparent_temperature(p[:2], p[2:4], p[4:])",
+            [305.0, 300.0, 3.0, 2.0, 60.0, 45.0],
+        ),
+        ("thermofeel.calculate_humidex(p[:2], p[2:])", [305.0, 300.0, 295.0, 290.0]),
+    ),
+    package(
+        "refet 0.5.0",
+        """
+        import refet
+        place = dict(zw=3, elev=1208.5, lat=39.4575, doy=182, input_units={"lat": "deg"})
+        """,
+        (
+            "refet.Daily(tmin=p[0], tmax=p[1], ea=1.2, rs=p[2], uz=p[3], method='asce', **place).eto()",
+            [13.5, 35.0, 28.0, 2.2],
+        ),
+        (
+            "refet.Daily(tmin=p[0], tmax=p[1], ea=p[2], rs=28.0, uz=2.2, method='refet', **place).etr()",
+            [13.5, 35.0, 1.2],
+        ),
+        (
+            "refet.Hourly(tmean=p[0], ea=p[1], rs=p[2], uz=p[3], lon=np.deg2rad(-118.77388), time=18, **place).eto()",
+            [33.0, 1.2, 2.2, 3.3],
+        ),
+        (
+            """
+            days = dict(zw=3, elev=np.full(2, 1208.5), lat=np.full(2, 0.689), doy=np.array([182, 183]))
+            return refet.Daily(p[:2], p[2:], ea=np.array([1.2, 1.3]), rs=np.array([28.0, 27.0]), uz=np.array([2.2, 1.9]), **days).eto()
+            """,
+            [13.5, 12.0, 35.0, 33.0],
+        ),
+        ("refet.Daily(13.5, p[0], tdew=p[1], rs=28.0, uz=2.2, **place).etsz('etr')", [35.0, 9.0]),
+    ),
 ]

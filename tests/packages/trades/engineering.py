@@ -173,4 +173,45 @@ PACKAGES = [
             [1000.0, 1.5],
         ),
     ),
+    package(
+        "simdkalman 1.0.4",
+        """
+        import simdkalman
+        from simdkalman.primitives import predict, update
+        trend = np.array([[1.0, 1.0], [0.0, 1.0]])
+
+        def kf(q, r):
+            return simdkalman.KalmanFilter(trend, np.diag([0.1, 0.01]) * q, np.array([[1.0, 0.0]]), r)
+        """,
+        ("kf(1.0, 2.0).smooth(p.reshape(2, 6)).states.mean", "rng.normal(size=12)"),
+        ("kf(p[0], p[1]).smooth(np.array([[1.0, 2.1, 2.9, 4.2]])).observations.mean", [0.5, 1.5]),
+        ("kf(1.0, 2.0).predict(p.reshape(1, 6), 3).observations.mean", "rng.normal(size=6)"),
+        ("predict(p[:2, None], p[2] * np.eye(2), trend, 0.1 * np.eye(2))", [1.0, 0.5, 2.0]),
+        (
+            "update(p[:2, None], p[2] * np.eye(2), np.array([[1.0, 0.0]]), np.array([[0.5]]), np.array([[1.3]]))",
+            [1.0, 0.5, 2.0],
+        ),
+    ),
+    package(
+        "AllanTools 2024.6",
+        """
+        import allantools
+        """,
+        ("allantools.adev(p, rate=1.0, data_type='freq', taus=[1, 2, 4])[1]", "rng.normal(size=40)"),
+        ("allantools.oadev(p, rate=2.0, data_type='phase', taus=[1, 2, 4])[1]", "rng.normal(size=40)"),
+        ("allantools.mdev(p, rate=1.0, data_type='phase', taus=[1, 2, 4])[1]", "rng.normal(size=40)"),
+        ("allantools.hdev(p, rate=1.0, data_type='phase', taus=[1, 2, 4])[1]", "rng.normal(size=40)"),
+        ("allantools.totdev(p, rate=1.0, data_type='phase', taus=[1, 2])[1]", "rng.normal(size=20)"),
+    ),
+    package(
+        "NavPy 1.0",
+        """
+        import navpy
+        """,
+        ("navpy.lla2ecef(p[0], p[1], p[2])", [45.0, -93.0, 250.0]),
+        ("navpy.lla2ned(p[0], p[1], p[2], 44.9, -93.1, 240.0)", [45.0, -93.0, 250.0]),
+        ("navpy.angle2quat(p[0], p[1], p[2])", [0.1, -0.2, 0.3]),
+        ("navpy.angle2dcm(p[0], p[1], p[2])", [0.1, -0.2, 0.3]),
+        ("navpy.ecef2lla(p)", [-236405.0, -4510882.0, 4487525.0]),
+    ),
 ]

@@ -183,4 +183,35 @@ PACKAGES = [
             [0.2, 0.1, 0.5],
         ),
     ),
+    package(
+        "nelson-siegel-svensson 0.5.0",
+        """
+        from nelson_siegel_svensson import NelsonSiegelCurve, NelsonSiegelSvenssonCurve
+        from nelson_siegel_svensson.calibrate import betas_ns_ols, betas_nss_ols, calibrate_ns_ols
+        t = np.array([0.5, 1.0, 2.0, 5.0, 10.0, 30.0])
+        rates = np.array([0.010, 0.012, 0.018, 0.025, 0.028, 0.030])
+        """,
+        ("NelsonSiegelCurve(p[0], p[1], p[2], p[3]).zero(t)", [0.028, -0.03, -0.04, 1.1]),
+        ("NelsonSiegelSvenssonCurve(*p)(t)", [0.028, -0.03, -0.04, -0.015, 1.1, 4.0]),
+        ("NelsonSiegelSvenssonCurve(*p).forward(t)", [0.028, -0.03, -0.04, -0.015, 1.1, 4.0]),
+        ("betas_ns_ols(p[0], t, p[1:])[0].beta1", [2.0, 0.010, 0.012, 0.018, 0.025, 0.028, 0.030]),
+        ("calibrate_ns_ols(t, p, tau0=1.0)[0](t)", [0.010, 0.012, 0.018, 0.025, 0.028, 0.030]),
+    ),
+    package(
+        "ta 0.11.0",
+        """
+        import pandas as pd
+        import ta
+        low = pd.Series(np.linspace(9.0, 10.0, 30))
+        volume = pd.Series(np.linspace(100.0, 200.0, 30))
+        """,
+        ("ta.trend.sma_indicator(pd.Series(p), window=5).to_numpy()[5:]", "10 + rng.normal(size=30)"),
+        (
+            "ta.trend.macd(pd.Series(p), window_slow=10, window_fast=4, fillna=True).to_numpy()",
+            "10 + rng.normal(size=30)",
+        ),
+        ("ta.volatility.bollinger_hband(pd.Series(p), window=5).to_numpy()[5:]", "10 + rng.normal(size=30)"),
+        ("ta.momentum.roc(pd.Series(p), window=3).to_numpy()[3:]", "10 + rng.normal(size=30)"),
+        ("ta.others.cumulative_return(pd.Series(p)).to_numpy()", "10 + rng.normal(size=30)"),
+    ),
 ]

@@ -167,4 +167,64 @@ PACKAGES = [
             [0.7],
         ),
     ),
+    package(
+        "scikit-spatial 10.0.0",
+        """
+        from skspatial.objects import Line, Plane, Point, Points, Sphere, Triangle, Vector
+        """,
+        ("Line(p[:3], p[3:]).project_point([1.0, 2.0, 0.5])", [0.0, 0.1, 0.2, 1.0, 1.0, 0.3]),
+        ("Plane([0, 0, 1], p[:3]).distance_point(p[3:])", [0.1, 0.2, 1.0, 0.5, 0.4, 3.0]),
+        ("Vector(p[:3]).angle_between(p[3:])", [1.0, 0.2, 0.1, 0.3, 1.0, 0.5]),
+        (
+            "Plane.best_fit(Points(p.reshape(4, 3))).normal",
+            [0.0, 0.0, 0.1, 1.0, 0.1, 0.0, 0.0, 1.1, -0.1, 1.2, 1.0, 0.05],
+        ),
+        ("Triangle(p[:3], p[3:6], p[6:]).area()", [0.0, 0.0, 0.1, 1.0, 0.1, 0.0, 0.0, 1.1, -0.1]),
+    ),
+    package(
+        "pyrr 0.10.3",
+        """
+        from pyrr import Matrix44, Quaternion, Vector3, geometric_tests, matrix33, matrix44, quaternion, vector, vector3
+        """,
+        ("matrix44.create_look_at(p[:3], p[3:6], p[6:])", [4.0, 3.0, 3.0, 0.1, 0.0, 0.2, 0.0, 1.0, 0.1]),
+        ("matrix33.create_from_quaternion(quaternion.create_from_eulers(p))", [0.1, 0.2, 0.3]),
+        (
+            "quaternion.slerp(vector.normalise(p[:4]), vector.normalise(p[4:]), 0.3)",
+            [0.1, 0.2, 0.3, 0.9, 0.3, 0.1, 0.2, 0.8],
+        ),
+        ("vector3.generate_normals(p[:3], p[3:6], p[6:])", [0.0, 0.1, 0.0, 1.0, 0.0, 0.2, 0.0, 1.0, 0.1]),
+        ("np.asarray(Matrix44.from_translation(p) * Vector3([1.0, 2.0, 3.0]))", [0.5, -1.0, 2.0]),
+    ),
+    package(
+        "rowan 1.3.2",
+        """
+        import rowan
+        """,
+        ("rowan.rotate(rowan.normalize(p[:4]), p[4:])", [0.9, 0.1, 0.2, 0.3, 1.0, 2.0, 3.0]),
+        ("rowan.to_matrix(rowan.from_euler(p[0], p[1], p[2]))", [0.1, 0.2, 0.3]),
+        ("rowan.log(rowan.exp(p))", [0.1, 0.2, 0.3, 0.4]),
+        (
+            "rowan.interpolate.slerp(rowan.normalize(p[:4]), rowan.normalize(p[4:]), 0.4)",
+            [0.9, 0.1, 0.2, 0.3, 0.8, 0.3, -0.1, 0.2],
+        ),
+        ("rowan.to_euler(rowan.normalize(p))", [0.9, 0.1, 0.2, 0.3]),
+    ),
+    package(
+        "vector 1.9.0",
+        """
+        import vector
+        """,
+        ("vector.obj(px=p[0], py=p[1], pz=p[2], E=p[3]).mass", [1.0, 2.0, 0.5, 5.0]),
+        ("vector.obj(pt=p[0], eta=p[1], phi=p[2], mass=0.1).to_xyzt().E", [20.0, 0.5, 1.2]),
+        ("vector.array({'x': p[:3], 'y': p[3:]}).rotateZ(0.3).x", [1.0, 2.0, 3.0, 0.4, 0.5, 0.6]),
+        (
+            """
+            a = vector.obj(px=p[0], py=p[1], pz=p[2], E=p[3])
+            b = vector.obj(px=0.2, py=-0.5, pz=0.4, E=2.0)
+            return (a + b).mass, a.deltaR(b)
+            """,
+            [1.0, 2.0, 0.5, 5.0],
+        ),
+        ("vector.obj(x=p[0], y=p[1], z=p[2], t=4.0).boostX(beta=p[3]).t", [1.0, 2.0, 0.5, 0.3]),
+    ),
 ]

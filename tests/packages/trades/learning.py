@@ -415,4 +415,83 @@ PACKAGES = [
         ("ps.FourierLibrary(n_frequencies=2).fit_transform(p.reshape(10, 2))", "rng.normal(size=20)"),
         ("ps.SpectralDerivative()._differentiate(p.reshape(10, 2), t)", "rng.normal(size=20)"),
     ),
+    package(
+        "MiniSom 2.3.6",
+        """
+        from minisom import MiniSom
+        som = MiniSom(3, 3, 2, sigma=0.8, learning_rate=0.5, random_seed=1)
+        data = np.random.default_rng(0).normal(size=(8, 2))
+        """,
+        ("som.activate(p)", [0.4, -0.2]),
+        ("MiniSom(3, 3, 2, activation_distance='cosine', random_seed=1).activate(p)", [0.4, -0.2]),
+        ("som.quantization_error(p.reshape(4, 2))", "rng.normal(size=8)"),
+        ("som.distance_map(scaling='sum') * p", [1.0, 0.5, 2.0]),
+        (
+            """
+            som = MiniSom(3, 3, 2, sigma=0.8, learning_rate=0.5, random_seed=1)
+            for k in range(3):
+                som.update(p, som.winner(p), k, 3)
+            return som.get_weights()
+            """,
+            [0.4, -0.2],
+        ),
+    ),
+    package(
+        "findiff 0.16.0",
+        """
+        from findiff import Diff, FinDiff, Gradient, Laplacian, coefficients
+        x = np.linspace(0, 1, 20)
+        """,
+        ("FinDiff(0, x[1] - x[0], 1, acc=4)(p)", "rng.normal(size=20)"),
+        ("FinDiff(0, x**2 + x, 2)(p)", "rng.normal(size=20)"),
+        ("Diff(0, x[1] - x[0])(p)", "rng.normal(size=20)"),
+        ("Laplacian(h=[0.1, 0.1])(p.reshape(6, 6))", "rng.normal(size=36)"),
+        ("Gradient(h=[0.1, 0.2])(p.reshape(6, 6))", "rng.normal(size=36)"),
+    ),
+    package(
+        "csaps 1.3.3",
+        """
+        from csaps import CubicSmoothingSpline, csaps
+        x = np.linspace(-5.0, 5.0, 12)
+        xi = np.linspace(-4.5, 4.5, 9)
+        """,
+        ("csaps(x, p, xi, smooth=0.85)", "rng.normal(size=12)"),
+        ("csaps(x, np.sin(x), p, smooth=0.85)", [-4.2, 0.3, 2.9]),
+        ("csaps(x, p.reshape(2, 12), xi, smooth=0.9)", "rng.normal(size=24)"),
+        ("CubicSmoothingSpline(x, p, smooth=0.5, weights=np.arange(1.0, 13.0))(xi)", "rng.normal(size=12)"),
+        ("CubicSmoothingSpline(x, p, smooth=0.5).spline(xi, nu=1)", "rng.normal(size=12)"),
+    ),
+    package(
+        "unyt 3.2.0",
+        """
+        import unyt
+        from unyt import unyt_array, unyt_quantity
+        """,
+        ("(p * unyt.km).to('m').value", [1.0, 2.5]),
+        ("(unyt_quantity(p[0], 'kg') * unyt_quantity(p[1], 'm/s**2')).to('N').value", [2.0, 9.81]),
+        ("np.sqrt(unyt_array(p, 'm**2')).to('cm').d", [1.0, 2.5]),
+        ("(unyt_array(p, 'degC') - unyt_array([1.0, 2.0], 'degC')).value", [20.0, 35.0]),
+        ("(0.5 * unyt_quantity(3.0, 'g') * (p * unyt.cm / unyt.s) ** 2).sum().in_base('mks').v", [3.0, 4.0]),
+    ),
+    package(
+        "pylops 2.8.0",
+        """
+        import pylops
+        from pylops.avo.avo import zoeppritz_pp
+        from pylops.optimization.basic import cgls
+        from pylops.utils.wavelets import ricker
+        A = np.random.default_rng(0).normal(size=(8, 5))
+        """,
+        ("pylops.MatrixMult(A) @ p", "rng.normal(size=5)"),
+        ("pylops.FirstDerivative(12, sampling=0.5) * p", "rng.normal(size=12)"),
+        (
+            "pylops.signalprocessing.Convolve1D(12, h=np.array([1.0, 2.0, 1.0]), offset=1) @ p",
+            "rng.normal(size=12)",
+        ),
+        (
+            "pylops.CausalIntegration(12, sampling=0.1).H @ (pylops.Diagonal(np.arange(1.0, 13.0)) @ p)",
+            "rng.normal(size=12)",
+        ),
+        ("cgls(pylops.MatrixMult(A), p, x0=np.zeros(5), niter=5)[0]", "rng.normal(size=8)"),
+    ),
 ]

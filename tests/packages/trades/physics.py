@@ -192,4 +192,39 @@ PACKAGES = [
         ("abel.dasch.onion_peeling_transform(p.reshape(2, 8))", "rng.uniform(size=16)"),
         ("abel.direct.direct_transform(p.reshape(2, 8), backend='Python')", "rng.uniform(size=16)"),
     ),
+    package(
+        "magpylib 6.3.0",
+        """
+        import magpylib as magpy
+        """,
+        ("magpy.func.dipole_field('B', observers=p[:3], moments=p[3:])", [0.01, 0.02, 0.03, 1.0, 0.5, 0.2]),
+        (
+            "magpy.func.cuboid_field('B', observers=p[:3], dimensions=p[3:], polarizations=(0.1, 0.2, 1.0))",
+            [0.02, 0.01, 0.03, 0.01, 0.02, 0.01],
+        ),
+        (
+            "magpy.func.circle_field('B', observers=p[:3], diameters=p[3], currents=p[4])",
+            [0.01, 0.02, 0.03, 0.05, 10.0],
+        ),
+        (
+            "magpy.func.sphere_field('B', observers=p[:3], diameters=p[3], polarizations=(0.1, 0.2, 1.0))",
+            [0.03, 0.02, 0.03, 0.02],
+        ),
+        (
+            "magpy.magnet.Cuboid(polarization=(0.0, 0.0, 1.0), dimension=(0.01, 0.01, 0.02)).getB(p)",
+            [0.02, 0.01, 0.03],
+        ),
+    ),
+    package(
+        "plasmapy 2025.8.0",
+        """
+        import astropy.units as u
+        from plasmapy import formulary
+        """,
+        ("formulary.Alfven_speed(p[0] * u.T, p[1] * u.m**-3, 'p+').value", [0.1, 1e18]),
+        ("formulary.Debye_length(p[0] * u.K, p[1] * u.m**-3).value", [5e6, 5e15]),
+        ("formulary.gyrofrequency(p[0] * u.T, 'e-').value", [0.01]),
+        ("formulary.thermal_speed(p[0] * u.eV, 'p+').value", [5.0]),
+        ("formulary.plasma_frequency(p[0] * u.m**-3, 'e-').value", [1e19]),
+    ),
 ]

@@ -249,4 +249,70 @@ PACKAGES = [
         ("stumpy.core.rolling_nanmin(p, 4)", "rng.normal(size=16)"),
         ("stumpy.core.rolling_nanstd(p, 4)", "rng.normal(size=16)"),
     ),
+    package(
+        "mir_eval 0.8.2",
+        """
+        import mir_eval
+        sources = np.random.default_rng(2).normal(size=(1, 600))
+        """,
+        ("mir_eval.util.hz_to_midi(p)", [440.0, 261.6, 880.0]),
+        ("mir_eval.beat.cemgil(np.array([1.0, 2.0, 3.0, 4.0]), p)[0]", [1.01, 1.97, 3.02, 4.01]),
+        ("mir_eval.alignment.absolute_error(np.array([1.0, 2.0, 3.0]), p)", [1.1, 1.95, 3.3]),
+        ("mir_eval.melody.hz2cents(p)", [440.0, 261.6, 880.0]),
+        (
+            "mir_eval.separation.bss_eval_sources(sources, p.reshape(1, 600), compute_permutation=False)[0]",
+            "np.random.default_rng(2).normal(size=600) + 0.3 * rng.normal(size=600)",
+        ),
+    ),
+    package(
+        "vmdpy 0.2",
+        """
+        from vmdpy import VMD
+        t = np.linspace(0, 1, 40, endpoint=False)
+        """,
+        (
+            "VMD(p, 100.0, 0.0, 2, 0, 1, 1e-3)[0]",
+            "np.cos(2 * np.pi * 3 * np.linspace(0, 1, 40)) + 0.3 * rng.normal(size=40)",
+        ),
+        (
+            "VMD(p, 50.0, 0.1, 2, 0, 1, 1e-2)[2][-1]",
+            "np.cos(2 * np.pi * 3 * np.linspace(0, 1, 40)) + 0.3 * rng.normal(size=40)",
+        ),
+        ("VMD(np.cos(12 * t) + np.cos(50 * t), p[0], 0.0, 2, 0, 1, 1e-2)[0]", [100.0]),
+        (
+            "np.abs(VMD(p, 100.0, 0.0, 1, 0, 0, 1e-2)[1])",
+            "np.cos(2 * np.pi * 3 * np.linspace(0, 1, 40)) + 0.3 * rng.normal(size=40)",
+        ),
+        (
+            "VMD(p, 100.0, 0.0, 2, 1, 1, 1e-2)[0]",
+            "np.cos(2 * np.pi * 3 * np.linspace(0, 1, 40)) + 0.3 * rng.normal(size=40)",
+        ),
+    ),
+    package(
+        "pystoi 0.4.1",
+        """
+        from pystoi import stoi
+        from pystoi.utils import stft, thirdoct
+        clean = np.random.default_rng(3).normal(size=6000)
+        """,
+        ("stoi(clean, p, 10000)", "np.random.default_rng(3).normal(size=6000) + 0.5 * rng.normal(size=6000)"),
+        (
+            "stoi(clean, p, 10000, extended=True)",
+            "np.random.default_rng(3).normal(size=6000) + 0.5 * rng.normal(size=6000)",
+        ),
+        ("stoi(p[:1] * clean, clean + p[1] * np.cos(np.arange(6000.0)), 10000)", [1.0, 0.5]),
+        ("np.abs(stft(p, 64, 128))", "rng.normal(size=400)"),
+        ("thirdoct(10000, 512, 15, 150)[0] @ p", "rng.normal(size=257)"),
+    ),
+    package(
+        "colorspacious 1.1.2",
+        """
+        from colorspacious import cspace_convert, deltaE
+        """,
+        ("cspace_convert(p, 'sRGB1', 'CIELab')", [0.2, 0.6, 0.4]),
+        ("cspace_convert(p, 'sRGB255', 'XYZ100')", [64.0, 128.0, 200.0]),
+        ("cspace_convert(p, 'sRGB1', 'CAM02-UCS')", [0.2, 0.6, 0.4]),
+        ("deltaE(p[:3], p[3:])", [0.2, 0.6, 0.4, 0.3, 0.5, 0.5]),
+        ("cspace_convert(p, 'XYZ100', 'JCh')", [20.0, 30.0, 25.0]),
+    ),
 ]

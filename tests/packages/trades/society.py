@@ -128,4 +128,32 @@ PACKAGES = [
         ("openap.Thrust('A320', 'CFM56-5B4').climb(tas=p[0], alt=p[1], roc=p[2])", [380.0, 25000.0, 1200.0]),
         ("openap.FuelFlow('A320').enroute(mass=p[0], tas=p[1], alt=p[2])", [60000.0, 380.0, 30000.0]),
     ),
+    package(
+        "catsim 0.21.0",
+        """
+        from catsim import irt
+        items = np.array([[1.2, 0.3, 0.1, 1.0], [0.8, -0.5, 0.2, 1.0], [1.5, 1.0, 0.15, 0.95]])
+        """,
+        ("irt.icc(p[0], p[1], p[2], p[3])", [0.5, 1.2, 0.3, 0.1]),
+        ("irt.inf(p[0], p[1], p[2], p[3])", [0.5, 1.2, 0.3, 0.1]),
+        ("irt.log_likelihood(p[0], [True, False, True], items)", [0.5]),
+        ("irt.test_info(p[0], items)", [0.5]),
+        ("irt.inf_hpc(p[0], p[1:].reshape(2, 4))", [0.5, 1.2, 0.3, 0.1, 1.0, 0.8, -0.5, 0.2, 0.95]),
+    ),
+    package(
+        "bctpy 0.6.1",
+        """
+        import bct
+
+        def weights(p):
+            w = np.zeros((4, 4))
+            w[np.triu_indices(4, 1)] = p
+            return w + w.T
+        """,
+        ("bct.strengths_und(weights(p))", [0.5, 0.2, 0.7, 0.9, 0.4, 0.3]),
+        ("bct.clustering_coef_wu(weights(p))", [0.5, 0.2, 0.7, 0.9, 0.4, 0.3]),
+        ("bct.transitivity_wu(weights(p))", [0.5, 0.2, 0.7, 0.9, 0.4, 0.3]),
+        ("bct.pagerank_centrality(weights(p), 0.85)", [0.5, 0.2, 0.7, 0.9, 0.4, 0.3]),
+        ("bct.efficiency_wei(weights(p))", [0.5, 0.2, 0.7, 0.9, 0.4, 0.3]),
+    ),
 ]

@@ -271,4 +271,44 @@ PACKAGES = [
         ("mk.original_test(p).intercept", "np.arange(12) + rng.normal(size=12)"),
         ("mk.pre_whitening_modification_test(p).slope", "np.arange(12) + rng.normal(size=12)"),
     ),
+    package(
+        "choix 0.4.1",
+        """
+        import choix
+        games = [(1, 0), (0, 4), (3, 1), (2, 3), (4, 2), (0, 3)]
+        """,
+        ("choix.log_likelihood_pairwise(games, p)", [0.3, -0.2, 0.5, 0.1, -0.7]),
+        ("choix.probabilities([0, 1, 2], p)", [0.3, -0.2, 0.5]),
+        ("choix.log_likelihood_rankings([[1, 0, 3, 2], [2, 3, 1, 0]], p)", [0.3, -0.2, 0.5, 0.1]),
+        ("choix.log_likelihood_top1([(0, (1, 2)), (2, (0, 1, 3))], p)", [0.3, -0.2, 0.5, 0.1]),
+        (
+            "choix.lsr_pairwise_dense(p.reshape(3, 3), alpha=0.01)",
+            [0.0, 2.0, 3.0, 1.0, 0.0, 4.0, 2.0, 1.5, 0.0],
+        ),
+    ),
+    package(
+        "ruptures 1.1.10",
+        """
+        import ruptures as rpt
+        from ruptures.metrics import hausdorff
+        """,
+        ("rpt.costs.CostL2().fit(p).error(2, 9)", "rng.normal(size=12)"),
+        ("rpt.costs.CostNormal().fit(p.reshape(10, 2)).error(0, 8)", "rng.normal(size=20)"),
+        ("rpt.costs.CostRbf(gamma=0.5).fit(p).error(0, 8)", "rng.normal(size=10)"),
+        ("rpt.costs.CostAR(order=2).fit(p).error(3, 12)", "rng.normal(size=15)"),
+        ("rpt.Dynp(model='l2', min_size=2, jump=1).fit(p).cost.sum_of_costs([6, 12])", "rng.normal(size=12)"),
+    ),
+    package(
+        "uncertainty-toolbox 0.1.1",
+        """
+        from uncertainty_toolbox import metrics_accuracy, metrics_calibration, metrics_scoring_rule
+        y = np.array([1.1, 0.4, 2.3, 1.7])
+        s = np.array([0.3, 0.5, 0.2, 0.4])
+        """,
+        ("metrics_scoring_rule.nll_gaussian(p[:4], p[4:], y)", [1.0, 0.6, 2.2, 1.5, 0.3, 0.5, 0.2, 0.4]),
+        ("metrics_scoring_rule.crps_gaussian(p[:4], p[4:], y)", [1.0, 0.6, 2.2, 1.5, 0.3, 0.5, 0.2, 0.4]),
+        ("metrics_scoring_rule.interval_score(p, s, y)", [1.0, 0.6, 2.2, 1.5]),
+        ("metrics_calibration.sharpness(p)", [0.3, 0.5, 0.2, 0.4]),
+        ("metrics_accuracy.prediction_error_metrics(p, y)", [1.0, 0.65, 2.15, 1.4]),
+    ),
 ]
