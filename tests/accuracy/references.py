@@ -41,6 +41,7 @@ class Reference(NamedTuple):
 REFERENCES: dict[str, Reference] = {}
 
 ANY, POSITIVE, UNIT = (-inf, inf), (0.0, inf), (-1.0, 1.0)
+MODERATE = (1e-6, 1e6)
 SHORT = 700
 """Bits for functions that mpmath computes by series: their sweep stays in a range where that takes milliseconds."""
 
@@ -142,3 +143,15 @@ _scipy("exp1", mp.e1, (1e-300, 700.0), near=(1.0,))
 _scipy("expi", mp.ei, (1e-300, 700.0), near=(0.37250741078136663,), bits=3000)
 _scipy("ellipk", mp.ellipk, (-1e6, 1.0), near=(1.0,))
 _scipy("ellipe", mp.ellipe, (-1e6, 1.0), near=(1.0,))
+_scipy("agm", mp.agm, (1e-300, 1e300), (1e-300, 1e300))
+_scipy("elliprc", mp.elliprc, (1e-100, 1e100), (1e-100, 1e100))
+_scipy("elliprf", mp.elliprf, *(MODERATE,) * 3)
+_scipy("elliprd", mp.elliprd, *(MODERATE,) * 3)
+_scipy("elliprg", mp.elliprg, *(MODERATE,) * 3)
+_scipy(
+    "betainc",
+    lambda a, b, x: mp.betainc(a, b, 0, x, regularized=True),
+    (0.05, 30.0),
+    (0.05, 30.0),
+    (1e-3, 0.999),
+)
