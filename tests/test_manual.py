@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gradtape.__main__ import main
-from gradtape.manual import installed_text, pages, whole_text
+from gradtape.manual import installed_text, pages, search, whole_text
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,13 +36,35 @@ def test_the_manual_has_every_page_for_users() -> None:
         (["gt.grad"], "# gt.grad"),
         (["value_and_grad"], "# gt.value_and_grad"),
         (["ShapeError"], "# ShapeError"),
-        (["standard", "errors"], "More: "),
+        (["errors", "standard"], "More: "),
         ([], "getting-started"),
     ],
 )
 def test_topics(words: list[str], printed: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["manual", *words]) == 0
     assert printed in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("question", "topic"),
+    [
+        ("sparse jacobian", "gt.sparse_jacobian"),
+        ("while loop", "gt.while_loop"),
+        ("stop gradient", "gt.stop_gradient"),
+        ("custom rule", "custom-derivatives"),
+        ("scipy minimize", "gt.scipy.minimize"),
+        ("print inside jit", "gt.print"),
+        ("how to export to C", "export"),
+        ("ode", "odes-and-integrals"),
+        ("nan gradient", "debugging"),
+        ("random numbers", "random-numbers"),
+        ("pandas groupby", "tables"),
+        ("recompiled", "lengths"),
+        ("batch jacobian", "jacobians"),
+    ],
+)
+def test_the_first_answer_is_the_page_of_the_topic(question: str, topic: str) -> None:
+    assert search(installed_text(), question)[0].topic == topic
 
 
 def test_the_whole_manual(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import log1p
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,6 +28,12 @@ ORDER: Final = (
 
 _SEPARATOR: Final = "\n\n<!-- page: {} -->\n\n"
 _BEGINNING: Final = re.compile(r"^<!-- page: (\S+) -->$", re.MULTILINE)
+
+
+_PASSED_OVER: Final = frozenset(
+    {"a", "an", "and", "do", "for", "how", "i", "in", "is", "of", "on", "the", "to", "what", "with"}
+)
+"""Words of questions that say nothing of their topic."""
 
 
 class Page(NamedTuple):
@@ -78,7 +85,7 @@ def pages(text: str) -> Iterator[Page]:
 
 
 def search(text: str, words: str) -> list[Page]:
-    """Return the pages that a topic names, else those that contain all of its words, the most frequent first.
+    """Return the pages that a topic names, else those that contain all of its words, the most relevant first.
 
     Examples
     --------
@@ -88,9 +95,25 @@ def search(text: str, words: str) -> list[Page]:
     """
     every = list(pages(text))
     wanted = words.lower()
-    named = [page for page in every if wanted in (page.topic.lower(), page.topic.lower().removeprefix("gt."))]
+    named = [page for page in every if _as_words(wanted) == _as_words(page.topic.lower().removeprefix("gt."))]
     if named:
         return named
-    counts = {page: [page.text.lower().count(word) for word in wanted.split()] for page in every}
-    containing = [page for page in every if all(counts[page])]
-    return sorted(containing, key=lambda page: -sum(counts[page]))
+    asked = [word for word in wanted.split() if word not in _PASSED_OVER] or wanted.split()
+    ranks = {page: [_rank(word, page) for word in asked] for page in every}
+    containing = [page for page in every if all(ranks[page])]
+    return sorted(containing, key=lambda page: -sum(ranks[page]))
+
+
+def _as_words(topic: str) -> str:
+    return re.sub("[-_ ]+", " ", topic.removeprefix("gt."))
+
+
+def _rank(word: str, page: Page) -> float:
+    """Return how much a page is about a word; 0 where no word of it begins so. Headings tell more than text, and long pages less."""
+    begins = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
+    count = len(begins.findall(page.text))
+    headings = re.findall("^#.*$", page.text, re.MULTILINE)
+    named = sum(bool(begins.search(_as_words(name))) for name in (page.topic, page.title))
+    about = 3.0 * named + sum(bool(begins.search(line)) for line in headings)
+    is_error = page.topic.endswith(("Error", "Warning"))
+    return count and (log1p(1e4 * count / len(page.text)) + about) * (0.5 if is_error else 1.0)
