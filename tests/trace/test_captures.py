@@ -19,6 +19,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import SideEffectWarning, TraceLimitWarning
+from gradtape.trace.jit.captures.user_classes import fields_with_arrays
 from tests.support.recording import Runs
 
 X = np.array([1.0, 2.0, -0.5])
@@ -883,3 +884,17 @@ def test_what_is_read_by_a_computed_name_is_read_in_each_call(program: str, monk
         np.testing.assert_allclose(compiled(2.0), f(o, 2.0))
     monkeypatch.setitem(globals(), "numbered_1", 9.0)
     np.testing.assert_allclose(compiled(2.0), f(o, 2.0))
+
+
+class Held:
+    content: Any
+
+
+@pytest.mark.parametrize(("depth", "holds"), [(9, True), (10, False)])
+def test_objects_are_looked_through_for_numbers_nine_containers_deep(depth: int, holds: bool) -> None:
+    content: Any = 1.0
+    for _ in range(depth):
+        content = [content]
+    held = Held()
+    held.content = content
+    assert fields_with_arrays(held) == ((("content",), ()) if holds else ((), ("content",)))

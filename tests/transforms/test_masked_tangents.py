@@ -78,3 +78,24 @@ def test_forward_mode_agrees_with_reverse_mode(function: Callable[[Any], Any], l
         np.testing.assert_allclose(gt.jacfwd(function)(X), reverse, rtol=1e-9, atol=1e-9)
         columns = [gt.jvp(function, (X,), (e,))[1] for e in np.eye(4)]
         np.testing.assert_allclose(np.stack(columns, axis=-1), reverse, rtol=1e-9, atol=1e-9)
+
+
+SQUARES: dict[str, Callable[[Any], Any]] = {
+    "x * x": lambda x: x * x,
+    "a cube": lambda x: x * x * x,
+    "dot": lambda x: np.dot(x, x),
+    "matmul": lambda x: x @ x,
+    "inner": lambda x: np.inner(x, x),
+    "vdot": lambda x: np.vdot(x, x),
+    "einsum": lambda x: np.einsum("i,i->", x, x),
+    "a sum of squares": lambda x: np.sum(x * x),
+}
+
+
+@pytest.mark.parametrize("name", list(SQUARES))
+def test_columns_of_jacobians_do_not_multiply_zeros_by_infinities(name: str) -> None:
+    x = np.array([1.0, np.inf, -3.0])
+    with np.errstate(all="ignore"):
+        backward, forward = (gt.jacobian(SQUARES[name], mode=mode)(x) for mode in ("rev", "fwd"))
+    assert not np.isnan(backward).any()
+    np.testing.assert_array_equal(forward, backward)
