@@ -330,9 +330,9 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[], Any], str]] = {
     ),
     "logarithm of metres": (u.UnitTypeError, lambda: gt.jit(np.log10)(METRES), "dimensionless"),
     "traced exponent": (
-        errors.ArraySubclassError,
+        errors.ConcretizationError,
         lambda: gt.jit(lambda x, p: x**p)(METRES, 2.0),
-        "depends on p",
+        "x.item() of a traced array",
     ),
     "number of a quantity": (
         errors.ConcretizationError,
