@@ -84,7 +84,6 @@ from gradtape.trace.dispatch.dispatch import (
     public_name,
 )
 from gradtape.trace.dispatch.op_cache import index_template, run
-from gradtape.trace.jit.guards import Abstract
 from gradtape.trace.jit.outcomes import MAY_FAIL, call_now, is_handled
 from gradtape.trace.lazy.call_observer import Deferred, prediction
 from gradtape.trace.lazy.force import force
@@ -93,7 +92,7 @@ from gradtape.trace.lazy.pending import live_arrays
 from gradtape.trace.patching.asarray import capture_element
 from gradtape.trace.patching.bytecode import callee_names
 from gradtape.trace.source.asking import ASKING
-from gradtape.trace.source.contexts import compiled_trace, contexts, scopes
+from gradtape.trace.source.contexts import contexts, scopes
 from gradtape.trace.source.sites import is_traced_file, tells_scalars_apart, user_site
 from gradtape.trace.subclasses.instances import (
     TracedNdarray,
@@ -673,9 +672,7 @@ def printable_data(value: Value, what: str) -> NDArray | None:
     """Return the data of a value for text, or None for one that is traced or that is the symbolic tangent of a rule."""
     trace = concretize.abstracting_trace(value)
     if trace is not None:
-        around = compiled_trace() if isinstance(trace, Abstract) else trace
-        if around is not None:
-            around.text = around.text or (user_site(), trace)
+        trace.has_text = True
         return None
     try:
         data = force([value])[0]

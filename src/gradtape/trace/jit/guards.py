@@ -62,8 +62,8 @@ class Trace(TraceTag):
         Python numbers, with integer dtypes that the program checks them to fit.
     varying : set of int
         The hidden inputs that are as arguments where Python asks for their numbers, since they change from call to call.
-    text : (Site, Trace) or None
-        Where code has made a text of a traced value first, without its numbers, and what the value has no numbers in.
+    has_text : bool
+        Whether code has made a text of a traced value, without its numbers.
     asks_memory : bool
         Whether code has read the memory layout of an argument: for strides, or whether it may be written to.
     """
@@ -81,6 +81,7 @@ class Trace(TraceTag):
         "fitting",
         "guards",
         "has_outcomes",
+        "has_text",
         "hidden",
         "holders",
         "inputs",
@@ -89,7 +90,6 @@ class Trace(TraceTag):
         "remedy",
         "sites",
         "temporary",
-        "text",
         "translates",
         "translations",
         "varying",
@@ -112,7 +112,7 @@ class Trace(TraceTag):
         self.holders: tuple[list[Any], list[Any]] = [], []
         self.pinned: set[int] = set()
         self.varying: set[int] = set()
-        self.text: tuple[Any, Trace] | None = None
+        self.has_text = False
         self.guards: list[Guard] = []
         self.sites: list[Any] = []
         self.branches: dict[Any, list[bool]] = {}

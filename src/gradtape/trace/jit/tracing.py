@@ -331,9 +331,8 @@ class Tracer:
         ):
             try:
                 specialisation, writes = self._close(call, spec, leaves)
-                if trace.text is not None and (trace.varying or not spec.shows):  # it may decide what follows
-                    site, around = trace.text
-                    raise _has_text(self.name, site, op_by_op=around is trace and not trace.varying)
+                if trace.has_text and trace.varying:  # the text may decide what follows
+                    raise _has_text(self.name)
                 refuse_read_only(call.leaves, leaves, writes.all())
                 captures.writes = captures.writes.joined(writes)
                 if specialisation is not None and specialisation.effects.to_arguments:
@@ -497,16 +496,9 @@ def _needs_numbers(error: BaseException) -> bool:
     return isinstance(error, ConcretizationError) and error.op_by_op
 
 
-def _has_text(name: str, site: Any, *, op_by_op: bool) -> ConcretizationError:
-    """Return the error that lets the numbers of a trace be checked by value, or known, since it has made a text of one."""
-    error = ConcretizationError(
-        f"{name} makes a text of a traced number",
-        where=site,
-        why="the number is not known while the function is traced, and the text may decide what follows",
-        remedy="compare and look up numbers in place of texts, or pass what the text is made of as a static argument",
-    )
-    error.op_by_op = op_by_op
-    return error
+def _has_text(name: str) -> ConcretizationError:
+    """Return the error that lets the numbers of a trace be checked by value, since it has made a text of one."""
+    return ConcretizationError(f"{name} converts a number to text", where=user_site(), why="", remedy="")
 
 
 def _outlives(name: str) -> ConcretizationError:
