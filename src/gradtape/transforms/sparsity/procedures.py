@@ -118,6 +118,7 @@ def follow_procedure(
     for content, sets, array in zip(procedure.parameters, operand_sets, numbers, strict=True):
         is_scalar = isinstance(content, Value)
         if _place(content) in facts.active:
+            assert sets is not None
             rows = rows_of(sets)
             operands.append(rows[0] if is_scalar else rows)
         if _place(content) in facts.needed:
