@@ -87,11 +87,10 @@ def residuals(
 
 
 def _has_twin(node: Node, computed: Collection[tuple[str, Sequence[Value]]]) -> bool:
-    """Return whether a node is computed beside its twin in the forward loop: a scalar in its latency, and a formula from its parts."""
+    """Return whether a scalar node is computed in the latency of its twin in the forward loop; arrays have no such latency."""
     op = node.op
-    if not isinstance(op, Elementwise) or (op.twin, node.inputs) not in computed:
-        return False
-    return op.is_formula or node.out.shape == ()
+    twin = op.twin if isinstance(op, Elementwise) else ""
+    return bool(twin) and (twin, node.inputs) in computed and node.out.shape == ()
 
 
 def is_expensive(node: Node, limit: float | None = None) -> bool:

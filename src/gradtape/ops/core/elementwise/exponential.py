@@ -234,9 +234,10 @@ cosh: Elementwise = elementwise(
 
 
 def _sech_squared_body(x: Value) -> Value:
-    """By the exponential, which keeps its digits where tanh(x) is 1 but for rounding: 2 / (1 + decay) is 1 + abs(tanh(x))."""
-    factor = 1.0 + fabs(tanh(x))
-    return exp(-2.0 * fabs(x)) * factor * factor
+    """By the exponential, which keeps its digits where tanh(x) is 1 but for rounding."""
+    decay = exp(-2.0 * fabs(x))
+    below = 1.0 + decay
+    return 4.0 * decay / (below * below)
 
 
 def _sech_squared(x: NDArray) -> NDArray:
@@ -250,7 +251,6 @@ sech_squared = elementwise(
     _sech_squared,
     body=_sech_squared_body,
     cost=15.0,
-    twin="tanh",
     partials=(lambda z, x: -2.0 * tanh(x) * z,),
     dtypes=lambda type_: resolve_ufunc(np.tanh, (type_,)),
     finite_derivatives=True,

@@ -1,8 +1,7 @@
-"""Derivatives that a loop computes beside the function that they belong to."""
+"""Derivatives of hyperbolic tangents in loops."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from typing import Any
 
@@ -49,30 +48,6 @@ def by_hand(h: Any, w: Any, rows: Any) -> tuple[Any, list[Any]]:
         by_rows[t] = (by_h + 2.0 * states[t + 1]) * 4.0 * decay / (1.0 + decay) ** 2
         by_h, by_w = by_rows[t] * w, by_w + by_rows[t] * states[t]
     return sum(np.sum(state**2) for state in states[1:]), [by_h, by_w, by_rows]
-
-
-def functions_of_loops(text: str) -> list[set[str]]:
-    """Return the functions that each outermost loop of a listing calls."""
-    (function,) = ast.parse(text).body
-    assert isinstance(function, ast.FunctionDef)
-    loops = [statement for statement in function.body if isinstance(statement, ast.For | ast.While)]
-    return [
-        {
-            node.func.attr
-            for node in ast.walk(loop)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        }
-        for loop in loops
-    ]
-
-
-def test_the_reversed_loop_of_tangents_has_no_exponential() -> None:
-    found = functions_of_loops(
-        str(gt.inspect.loops(gt.value_and_grad(by_scan, argnums=(0, 1, 2)), *arguments()))
-    )
-    (forward,) = [names for names in found if "tanh" in names]
-    assert "exp" in forward
-    assert not found[-1] & {"exp", "tanh", "divide"}
 
 
 @pytest.mark.parametrize("mode", ("trace", "compile"))
