@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import interpolate
 
 import gradtape as gt
 from gradtape.errors import GradtapeWarning
@@ -45,6 +46,30 @@ def on_tape(function: Callable[..., Any]) -> Callable[..., Any]:
 def test_errors_that_are_not_raised_are_told(way: Any, function: Callable[..., Any], kind: str) -> None:
     with pytest.warns(GradtapeWarning, match=rf"no FloatingPointError.*\({kind}\)"):
         way(function)(X)
+
+
+def test_a_warning_that_is_an_error_leaves_the_state_as_it_was() -> None:
+    before = np.geterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for function in by_block, by_setting:
+            with pytest.raises(GradtapeWarning):
+                gt.jit(function)(X)
+    assert np.geterr() == before
+
+
+@pytest.mark.parametrize("way", [gt.jit, gt.grad, on_tape])
+def test_states_that_scipy_changes_are_not_told(way: Any) -> None:
+    knots = np.array([0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 3.0, 3.0])
+
+    def slope(c: Any) -> Any:
+        return interpolate.BSpline(knots, c, 2).derivative()(0.5)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        way(slope)(np.arange(5.0))
+        with np.errstate(all="raise"):
+            way(slope)(np.arange(5.0))
 
 
 @pytest.mark.parametrize("way", [gt.jit, gt.grad, on_tape])
