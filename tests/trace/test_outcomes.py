@@ -212,6 +212,45 @@ def test_elements_that_do_not_agree_in_an_error_are_an_error_with_a_remedy(funct
     np.testing.assert_allclose(mapped(np.stack([GOOD, GOOD])), [function(GOOD)] * 2)
 
 
+def by_any_error(k):
+    try:
+        return np.sum(np.linalg.cholesky(k))
+    except Exception:
+        return -np.sum(k)
+
+
+def by_named_errors(k):
+    try:
+        return np.sum(np.linalg.cholesky(k))
+    except (ValueError, TypeError):
+        return -np.sum(k)
+
+
+@pytest.mark.parametrize("function", [by_any_error, by_named_errors])
+def test_code_that_handles_any_error_does_not_hide_that_elements_do_not_agree(function: Any) -> None:
+    for way in (
+        gt.vmap(function),
+        gt.jit(gt.vmap(function)),
+        gt.grad(lambda k: np.sum(gt.vmap(function)(k))),
+    ):
+        with pytest.raises(ConcretizationError, match="some elements"):
+            way(np.stack([GOOD, BAD]))
+
+
+def test_code_does_not_handle_an_error_of_what_was_computed_before() -> None:
+    def f(k):
+        inverse = np.linalg.inv(k)
+        try:
+            return np.sum(np.linalg.cholesky(inverse @ k))
+        except np.linalg.LinAlgError:
+            return -1.0
+
+    for stack in ([np.zeros((2, 2))] * 2, [np.zeros((2, 2)), GOOD]):
+        for way in (gt.vmap(f), gt.jit(gt.vmap(f))):
+            with pytest.raises(np.linalg.LinAlgError):
+                way(np.stack(stack))
+
+
 def roots(x):
     total = 0.0
     for i in range(4):

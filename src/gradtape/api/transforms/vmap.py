@@ -224,6 +224,8 @@ class Mapping:
             containers = argument_copies((args, kwargs), (tuple(arguments), keywords), "the arguments")
             with unhidden_errors():
                 results = recordable_body(self._function)(*arguments, **keywords)
+            if tag.disagreement is not None:
+                raise tag.disagreement
             for k, single in singles.items():
                 if elements[k].value is not single and isinstance(leaves[k], Handle):
                     note_write(leaves[k].value)

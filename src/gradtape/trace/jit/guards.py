@@ -64,6 +64,8 @@ class Trace(TraceTag):
         The hidden inputs that are as arguments where Python asks for their numbers, since they change from call to call.
     has_text : bool
         Whether code has made a text of a traced value, without its numbers.
+    has_general_ops : bool
+        Whether an operation was traced by a formula for numbers that are not known, which is not the one that runs op by op.
     asks_memory : bool
         Whether code has read the memory layout of an argument: for strides, or whether it may be written to.
     """
@@ -80,6 +82,7 @@ class Trace(TraceTag):
         "dynamic_trips",
         "fitting",
         "guards",
+        "has_general_ops",
         "has_outcomes",
         "has_text",
         "hidden",
@@ -113,6 +116,7 @@ class Trace(TraceTag):
         self.pinned: set[int] = set()
         self.varying: set[int] = set()
         self.has_text = False
+        self.has_general_ops = False
         self.guards: list[Guard] = []
         self.sites: list[Any] = []
         self.branches: dict[Any, list[bool]] = {}
@@ -219,14 +223,17 @@ class Mapped(Abstract):
         ``(value) -> Value`` of all elements, the mapped axis in front; None where they are not known while one element is traced.
     element : callable or None
         ``(whole, weak) -> value``: lets a value stand for the elements of another one along its first axis. None where `whole` is.
+    disagreement : Exception or None
+        Is raised when the mapped function has returned: an operation fails for some elements only.
     """
 
-    __slots__ = ("deferred", "depth", "element", "whole")
+    __slots__ = ("deferred", "depth", "disagreement", "element", "whole")
 
     def __init__(self, described: str, remedy: str = "", *, depth: int = 0) -> None:
         super().__init__(described, remedy)
         self.depth = depth
         self.deferred: list[Any] = []
+        self.disagreement: Exception | None = None
         self.whole: Callable[[Value], Value] | None = None
         self.element: Callable[[Value, bool], Value] | None = None
 

@@ -98,16 +98,21 @@ def compute_now(made: Any, function: Callable[..., Any], args: Any, kwargs: dict
         force(wholes)
     except np.linalg.LinAlgError:
         forget_failed(wholes)
+        if _fails_before(args, kwargs):
+            return made
         failure = _of_all_elements(_failure(function, args, kwargs))
         assert failure is not None
         failed = reduce_all(failure, axes=tuple(range(failure.ndim))) if failure.ndim else failure
         if mapped is not None and not force([failed])[0]:
-            raise ConcretizationError(
+            error = ConcretizationError(
                 f"an error that the code handles is raised for some elements in {mapped.described}, and not for others",
                 where=user_site(),
                 why=mapped.why,
                 remedy="ask before the operation, as in np.linalg.eigvalsh(a)[0] > 0, and select with np.where; or loop over the elements",
-            ) from None
+            )
+            for tag in contexts.mapped:  # the code may handle this error as well
+                tag.disagreement = error
+            raise error from None
         for trace in traces:
             trace.guard(failed, 1, user_site())
         raise
@@ -115,6 +120,18 @@ def compute_now(made: Any, function: Callable[..., Any], args: Any, kwargs: dict
         for trace in traces:
             trace.has_outcomes = True
     return made
+
+
+def _fails_before(args: Any, kwargs: dict[str, Any]) -> bool:
+    """Return whether the operands of a call cannot be computed: that error is not the call's, and is raised outside the code."""
+    operands = [leaf.value for leaf in flatten((args, kwargs))[0] if isinstance(leaf, Handle)]
+    wholes = [whole for value in operands if (whole := _of_all_elements(value)) is not None]
+    try:
+        force(wholes)
+    except np.linalg.LinAlgError:
+        forget_failed(wholes)
+        return True
+    return False
 
 
 def _of_all_elements(value: Value) -> Value | None:
