@@ -348,6 +348,15 @@ class _Run:
                 (out,) = node.outs
                 shadow[out], low[out] = normal(results[0], rest)
                 continue
+            if low is not None and any(np.any(low.get(operand, 0.0)) for operand in node.inputs):
+                # the low parts end here: what they were is as random as what is rounded off without them
+                operands = [
+                    np.where(low[x] == 0, wide, wide * (1 + _noise(wide, rng))) if x in low else wide
+                    for x, wide in zip(node.inputs, operands, strict=True)
+                ]
+                results = _evaluated(node, operands, self._numbers, rng)
+                if isinstance(node.op, Matrix):
+                    results = refined(node.op.name, operands, node.params, results, rng)
             for out, result in zip(node.outs, results, strict=True):
                 shadow[out] = _perturbed(node, operands, result, rng)
         return shadow

@@ -6,7 +6,9 @@ Python through it, needs another one.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -21,6 +23,7 @@ from gradtape.errors import ArgumentError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value, extract
 from gradtape.ir.op import NDArray
+from gradtape.lru import LRU
 from gradtape.runtime.compile.background import patient
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
@@ -48,15 +51,17 @@ class NotKept(Exception):
 class _Traces(Generic[T]):
     """What belongs to the traces of functions of one code, by the numbers that their programs return."""
 
-    __slots__ = ("made",)
+    __slots__ = ("_numbers", "made")
 
     def __init__(self) -> None:
-        self.made: list[T] = []
+        self.made: LRU[int, T] = LRU(lambda: config.memory_cache)
+        self._numbers = itertools.count()
 
     def add(self, one: T) -> int:
         """Add what belongs to a trace, and return its number."""
-        self.made.append(one)
-        return len(self.made) - 1
+        number = next(self._numbers)
+        self.made[number] = one
+        return number
 
 
 class _UnrolledSite(SharedSite):
@@ -114,6 +119,10 @@ class KnownCalls(Generic[T]):
     ) -> None:
         if any(isinstance(leaf, Handle) for leaf in leaves):
             raise NotKept
+        if isinstance(
+            function, np.ufunc | BuiltinFunctionType
+        ):  # its operation has the line of the call, and calls share a program
+            raise NotKept
         parts = tuple([(type(leaf), leaf) if type(leaf) in _PLAIN else None for leaf in leaves])
         traces: _Traces[T] = _Traces()
         run = _recorder(caller, traces, parts, spec, kinds, analyse)
@@ -135,7 +144,10 @@ class KnownCalls(Generic[T]):
             found = self._program(self._function, *leaves, *further)
         if found is NOT_SHARED:
             raise NotKept
-        return self._traces.made[int(found[0])], found[1:]
+        one = self._traces.made.get(int(found[0]))
+        if one is None:
+            raise NotKept
+        return one, found[1:]
 
 
 def _recorder(
@@ -203,7 +215,13 @@ def closed(
     )
     force([leaf for leaf in leaves if leaf.node is not None])
     size = sum(leaf.data.nbytes for leaf in leaves if trace not in leaf.tags and leaf.data is not None)
-    if len(nodes) > MOST_NODES or recording.has_units or loops.reads_stacks or size > MOST_BYTES:
+    if (
+        trace.has_general_ops
+        or len(nodes) > MOST_NODES
+        or recording.has_units
+        or loops.reads_stacks
+        or size > MOST_BYTES
+    ):
         raise ArgumentError(f"{recording.caller}: the program is not kept")
     for node in nodes:
         for out in node.outs:

@@ -84,6 +84,7 @@ from gradtape.trace.dispatch.dispatch import (
     public_name,
 )
 from gradtape.trace.dispatch.op_cache import index_template, run
+from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.jit.outcomes import MAY_FAIL, call_now, is_handled
 from gradtape.trace.lazy.call_observer import Deferred, prediction
 from gradtape.trace.lazy.force import force
@@ -494,6 +495,9 @@ class Array(Operators, Methods, Attributes, Handle):
             view._contiguous = known.contiguous and self._contiguous is True
             return view
         if is_traced_mask(self, key):
+            trace = trace_of(key.value)
+            if trace is not None:
+                trace.has_general_ops = True
             # what is written to the array or the mask afterwards does not reach the selection
             return Selection(wrap_value(value), wrap_value(key.value))  # type: ignore[return-value] # it behaves as an Array
         plain_key = concretize.concrete_key(without_selections(key), value.shape)
@@ -741,11 +745,12 @@ def known_ndarray(value: Value) -> NDArray | None:
     only an integer is available, and it is guarded."""
     if concretize.abstracting_trace(value) is None:
         return force([value])[0]
-    return (
-        np.asarray(concretize.index_of(value), value.dtype)
-        if value.ndim == 0 and value.dtype.kind in "iu"
-        else None
-    )
+    if value.ndim == 0 and value.dtype.kind in "iu":
+        return np.asarray(concretize.index_of(value), value.dtype)
+    trace = trace_of(value)
+    if trace is not None:
+        trace.has_general_ops = True
+    return None
 
 
 def call_user_function(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

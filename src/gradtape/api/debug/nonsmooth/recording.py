@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.lazy.instruments import CHECKS, MADE
 from gradtape.transforms.vjp import vjp as pulled
 from gradtape.trees import TreeSpec, flatten, unflatten
-
-MOST_NODES: Final = 2000
-"""The size of functions, with all loops unrolled, of which programs are kept."""
 
 
 class Point:
