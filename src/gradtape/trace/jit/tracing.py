@@ -96,8 +96,13 @@ class Reaction(Enum):
     TRANSLATE = auto()
     PINNED = auto()
     BY_VALUE = auto()
+    CLASSES_BY_VALUE = auto()
     OP_BY_OP = auto()
     FINAL = auto()
+
+
+class _ReadElsewhere(BaseException):
+    """Raised where other threads have read data of classes during a trace: the code may have started them, and has constants from them."""
 
 
 class _Request(NamedTuple):
@@ -153,6 +158,8 @@ class Tracer:
         from call to call. None where a trace has needed them.
     copies_packages : bool
         Whether the numbers of packages' objects are hidden inputs, since some have changed.
+    substitutes_classes : bool
+        Whether something stands in classes for their data; else they are checked by value, since other threads have read them.
     """
 
     by_parts = False
@@ -170,6 +177,7 @@ class Tracer:
         self.varying: frozenset[str] = frozenset()
         self.unpinned: frozenset[str] | None = frozenset()
         self.copies_packages = False
+        self.substitutes_classes = True
 
     def capture(self, call: CallArguments, substitutes: bool = True) -> CaptureSpec:
         """Return the captures of the function as they are now, for a new trace."""
@@ -182,6 +190,7 @@ class Tracer:
             varying=self.varying,
             by_parts=self.by_parts,
             copies_packages=self.copies_packages,
+            substitutes_classes=self.substitutes_classes,
         )
         spec.leaves = call.objects
         if self.unpinned:
@@ -224,6 +233,10 @@ class Tracer:
         before = self.translates, self.inner
         try:
             return self._translated_at_need(request)
+        except _ReadElsewhere:
+            self.substitutes_classes = False
+            captures.take(self.capture(call, captures.substitutes))
+            return self._by_inputs_or_value(request)
         except Exception as error:
             raise_interruption(error)
             reaction = self._reaction(error, captures)
@@ -259,6 +272,8 @@ class Tracer:
             raise
 
     def _reaction(self, error: BaseException, captures: CaptureSet) -> Reaction:
+        if isinstance(error, _ReadElsewhere):
+            return Reaction.CLASSES_BY_VALUE
         if self._reason_to_translate(error) is not None:
             return Reaction.TRANSLATE
         if self.unpinned and not isinstance(error, OutcomeFailed):
@@ -331,6 +346,8 @@ class Tracer:
         ):
             try:
                 specialisation, writes = self._close(call, spec, leaves)
+                if any(data.is_read_elsewhere for data in spec.class_data):
+                    raise _ReadElsewhere
                 if trace.has_text and trace.varying:  # the text may decide what follows
                     raise _has_text(self.name)
                 refuse_read_only(call.leaves, leaves, writes.all())

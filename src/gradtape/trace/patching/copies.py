@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 import threading
 from array import array
 from collections import OrderedDict, defaultdict, deque
@@ -14,6 +15,7 @@ from types import CellType, FunctionType, ModuleType, SimpleNamespace, WrapperDe
 from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
+from gradtape.errors import is_internal
 from gradtape.trace.source.sites import PACKAGE
 
 ABSENT: Final = object()
@@ -218,24 +220,37 @@ class ReferenceCopy:
 class ClassData:
     """Stands in a class for one of its attributes: the thread that traces reads what the trace has in its place, all others the original.
 
+    Those others may be threads that the traced code has started, whose results are then constants: `is_read_elsewhere` says that there
+    was a read.
+
     Parameters
     ----------
     owner : type
         The class.
     name : str
         The attribute.
-    original, copy : object
-        What it holds, and what the trace reads.
+    copy : object
+        What the trace reads.
+    trace : Trace
+        The trace.
     """
 
-    __slots__ = ("copy", "name", "original", "owner", "thread")
+    __slots__ = ("copy", "is_read_elsewhere", "name", "original", "owner", "thread", "trace")
 
-    def __init__(self, owner: type, name: str, original: Any, copy: Any) -> None:
-        self.owner, self.name, self.original, self.copy = owner, name, original, copy
+    def __init__(self, owner: type, name: str, copy: Any, trace: Any) -> None:
+        self.owner, self.name, self.copy, self.trace = owner, name, copy, trace
+        self.original = vars(owner)[name]
+        while type(self.original) is ClassData and self.original.trace.over:  # its removal was interrupted
+            self.original = self.original.original
         self.thread = threading.get_ident()
+        self.is_read_elsewhere = False
 
     def __get__(self, thing: Any, cls: type | None = None) -> Any:
-        return self.copy if threading.get_ident() == self.thread else shown_by_class(self.original, cls)
+        if not self.trace.over:
+            if threading.get_ident() == self.thread:
+                return self.copy
+            self.is_read_elsewhere = self.is_read_elsewhere or not is_internal(sys._getframe(1))
+        return shown_by_class(self.original, cls)
 
     def install(self) -> None:
         """Let the class hold this object."""

@@ -22,6 +22,8 @@ DYNAMIC: Final = frozenset(
         "exec",
         "getattr",
         "getattr_static",
+        "getmembers",
+        "getmembers_static",
         "hasattr",
         "vars",
     }

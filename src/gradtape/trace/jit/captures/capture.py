@@ -71,6 +71,7 @@ def capture(
     varying: frozenset[str] = frozenset(),
     by_parts: bool = False,
     copies_packages: bool = False,
+    substitutes_classes: bool = True,
 ) -> CaptureSpec:
     """Return the captures of a function; walk over them until a pass learns nothing more of the code.
 
@@ -95,7 +96,12 @@ def capture(
     while True:
         extent = facts.extent()
         walk = CaptureWalk(
-            VISITORS, CaptureSpec(trace, substitutes), facts, varying, by_parts, copies_packages
+            VISITORS,
+            CaptureSpec(trace, substitutes, substitutes_classes),
+            facts,
+            varying,
+            by_parts,
+            copies_packages,
         )
         spec = walk.run(function, leaves)
         for cls in list(facts.classes):

@@ -137,13 +137,14 @@ def _visit_data(
     holder = walk.step((Source.FIXED, -1, owner), Check.NOTHING, None, f"the class {owner.__name__}")
     copy = walk.class_data[owner, name] = walk.visit(item, (Source.ATTRIBUTE, holder, name), label)
     if copy is not item:
-        walk.spec.class_data.append(ClassData(owner, name, vars(owner)[name], copy))
+        walk.spec.class_data.append(ClassData(owner, name, copy, walk.spec.trace))
     return copy is not item
 
 
 def _may_stand(walk: CaptureWalk, owner: type) -> bool:
     """Return whether something may stand in a class for its data during the trace: code reads them as attributes."""
-    return walk.spec.substitutes and not walk.facts.everything and type(owner).__setattr__ is type.__setattr__
+    stands = walk.spec.substitutes_classes and not walk.facts.everything
+    return stands and type(owner).__setattr__ is type.__setattr__
 
 
 def _class_attributes(facts: CodeFacts, owner: type, whole: bool) -> Iterator[tuple[str, Any]]:
@@ -189,7 +190,7 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
     may_read_all = facts.everything or is_record(cls) or has_foreign_code(cls, reads_packages=walk.by_parts)
     attributes = _attributes_read(thing, fields, None if may_read_all or is_ours else facts.attributes)
     step = walk.step_unless_fixed(origin, Check.TYPE, cls, label)
-    hidden = frozenset(name for name in fields if hasattr(cls, name))
+    hidden = frozenset(name for name in fields if any(name in vars(base) for base in cls.__mro__))
     inherited = {} if is_ours else _check_class(walk, cls, whole=False, hidden=hidden)
     overridable = {
         name: item

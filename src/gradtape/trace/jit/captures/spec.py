@@ -80,9 +80,10 @@ class CaptureSpec:
         By the id of an object or its copy, that object, and the number of the step that reads it.
     """
 
-    def __init__(self, trace: Trace, substitutes: bool) -> None:
+    def __init__(self, trace: Trace, substitutes: bool, substitutes_classes: bool) -> None:
         self.trace = trace
         self.substitutes = substitutes
+        self.substitutes_classes = substitutes and substitutes_classes
         self.function: Any = None
         self.leaves: Sequence[Any] = ()
         self.objects: Sequence[Any] = ()
