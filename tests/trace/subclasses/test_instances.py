@@ -455,6 +455,22 @@ def test_operands_with_a_higher_priority_use_their_own_operators():
         gt.grad(lambda x: np.sum(x.view(Labelled) + Unit()))(X)
 
 
+@pytest.mark.parametrize("operand", [np.float64(2.0), np.int64(3), np.full(2, 2.0), 2.0, True], ids=str)
+@pytest.mark.parametrize(
+    "operation", [operator.add, operator.mul, operator.truediv, operator.pow, operator.lt]
+)
+def test_numbers_beside_objects_are_operands(operation, operand):
+    def function(x, is_left):
+        labelled = x.view(Labelled)
+        made = operation(labelled, operand) if is_left else operation(operand, labelled)
+        assert type(made) is Labelled
+        return np.asarray(made)
+
+    for is_left in (True, False):
+        expected = function(np.abs(X), is_left)
+        np.testing.assert_allclose(gt.jit(function)(np.abs(X), is_left), expected, rtol=1e-15)
+
+
 def test_the_shape_that_an_object_has_can_be_set():
     def function(x):
         made = x.view(Labelled)

@@ -811,21 +811,32 @@ def _wrapped(owner: Any, array: Any, context: Any, result: Any = None) -> Any:
     return wrap(array, context, is_number) if {"return_scalar", "args"} & {*names} else wrap(array, context)
 
 
+_LOWEST_PRIORITY: Final = -1e6
+"""That of NumPy's scalars, and of objects that say none."""
+
+
+def _operator_priority(operand: Any) -> Any:
+    is_scalar = isinstance(operand, np.generic)
+    return _LOWEST_PRIORITY if is_scalar else getattr(operand, "__array_priority__", _LOWEST_PRIORITY)
+
+
 def _with_priorities(name: str) -> Callable[[Any, Any], Any]:
     """Return an operator that leaves operands without ufuncs and with a higher priority to their own operators, as that of ndarray does."""
-    own = getattr(NDArrayOperatorsMixin, name)
+    own = getattr(TracedNdarray, name)
 
-    def operator(self: Any, other: Any) -> Any:
-        kind = type(other)
-        is_asked = not hasattr(kind, "__array_ufunc__") and getattr(
-            kind, "__array_priority__", 0.0
-        ) > getattr(self, "__array_priority__", 0.0)
-        return NotImplemented if is_asked else own(self, other)
+    def operator(self: Any, other: Any, *modulus: Any) -> Any:
+        is_asked = not hasattr(type(other), "__array_ufunc__") and _operator_priority(
+            other
+        ) > _operator_priority(self)
+        return NotImplemented if is_asked else own(self, other, *modulus)
 
     return operator
 
 
-for _operator in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod"):
+_BINARY: Final = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor"
+_IN_PLACE: Final = "iadd isub imul imatmul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor"
+
+for _operator in f"{_BINARY} {_IN_PLACE} lt le eq ne gt ge".split():
     setattr(TracedNdarray, f"__{_operator}__", _with_priorities(f"__{_operator}__"))
 
 
