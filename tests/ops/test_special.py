@@ -312,3 +312,19 @@ def test_sequences_have_the_dtypes_of_scipy(function: Any) -> None:
     x = np.array([0.3, 0.5], np.float32)
     assert gt.jit(function)(x).dtype == function(x).dtype
     np.testing.assert_allclose(gt.jit(function)(x), function(x), rtol=1e-5)
+
+
+def test_carlsons_integrals_at_an_argument_0() -> None:
+    rows = gt.hessian(lambda v: sp.elliprg(v[0], v[1], v[2]))(np.array([0.0, 1.0, 2.0]))
+    assert rows[0, 0] == -np.inf
+    mixed = [-sp.elliprd(0.0, 2.0, 1.0) / 24.0, -sp.elliprd(0.0, 1.0, 2.0) / 24.0]
+    np.testing.assert_allclose(rows[0, 1:], mixed, rtol=1e-12)
+    assert gt.grad(gt.grad(lambda x: sp.elliprd(x, 1.0, 2.0)))(0.0) == np.inf
+    np.testing.assert_allclose(
+        gt.grad(lambda v: sp.elliprg(v[0], v[1], v[2]))(np.array([1.0, 0.0, 2.0]))[[0, 2]],
+        [
+            sp.elliprf(1.0, 0.0, 2.0) / 4 - sp.elliprd(0.0, 2.0, 1.0) / 12,
+            sp.elliprf(1.0, 0.0, 2.0) / 4 - sp.elliprd(0.0, 1.0, 2.0) / 6,
+        ],
+        rtol=1e-12,
+    )

@@ -64,7 +64,7 @@ def _decay(*powers: tuple[Value, float]) -> Value:
     at_zero = sum(
         (where(equal(x, 0.0), power, 0.0) for x, (_, power) in zip(wide, powers, strict=True)), literal(0.0)
     )
-    return convert(where(less(at_zero, 1.0), unit * pow_real(scale, degree), inf), dtype)
+    return convert(unit * pow_real(scale, degree) * where(less(at_zero, 1.0), 1.0, inf), dtype)
 
 
 elliprd: Elementwise = special(
@@ -116,11 +116,20 @@ elliprc: Elementwise = special(
         ((1e-220, 1e-220), (-inf, -inf)),
     ),
 )
+
+
+def _times_third(x: Value, y: Value, z: Value) -> Value:
+    """Return ``z R_D(x, y, z)``, which goes to 0 with z as its root does."""
+    is_zero = equal(z, 0.0)
+    inner = where(is_zero, 1.0, z)
+    return where(is_zero, 0.0, inner * elliprd(x, y, inner))
+
+
 elliprg: Elementwise = special(
     "elliprg",
-    lambda r, x, y, z: 0.25 * elliprf(x, y, z) - x / 12.0 * elliprd(y, z, x),
-    lambda r, x, y, z: 0.25 * elliprf(x, y, z) - y / 12.0 * elliprd(x, z, y),
-    lambda r, x, y, z: 0.25 * elliprf(x, y, z) - z / 12.0 * elliprd(x, y, z),
+    lambda r, x, y, z: 0.25 * elliprf(x, y, z) - _times_third(y, z, x) / 12.0,
+    lambda r, x, y, z: 0.25 * elliprf(x, y, z) - _times_third(x, z, y) / 12.0,
+    lambda r, x, y, z: 0.25 * elliprf(x, y, z) - _times_third(x, y, z) / 12.0,
     domain=(POSITIVE,) * 3,
     edges=((0.0, 1.0, 1.0), (1.0, 1.0, 1.0), (nan, 1.0, 1.0)),
     slopes=(((1.0, 1.0, 1.0), (1.0 / 6.0,) * 3),),
