@@ -156,7 +156,7 @@ def test_errors_name_the_argument() -> None:
         gt.scipy.minimize(misfit, START, constraints=5)
     wrong = {"type": "ineq", "fun": misfit, "arg": 3.0}
     for transform in (lambda f: f, gt.jit, gt.grad):
-        with pytest.raises(gt.errors.ArgumentError, match="a constraint has the key 'arg'"):
+        with pytest.raises(gt.errors.ArgumentError, match="a constraint has the unknown key 'arg'"):
             transform(lambda t: gt.scipy.minimize(lambda x: x**2 * t, 1.0, constraints=[wrong]).x)(2.0)
 
 

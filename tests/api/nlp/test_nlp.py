@@ -18,6 +18,7 @@ import gradtape as gt
 from gradtape.api.nlp import ipopt, program
 from gradtape.api.nlp.derivatives import Compiled, Derivatives
 from gradtape.api.nlp.solution import REMEDIES
+from gradtape.api.solvers.optimality import check_constraint
 from gradtape.errors import (
     ArgumentError,
     DtypeError,
@@ -360,11 +361,11 @@ def test_pairs_that_are_not_one_for_each_unknown(pairs: Any, solver: Any) -> Non
             ArgumentError,
             "a constraint has the type 'equal'",
         ),
-        ({"constraints": {"type": "eq", "func": np.sum}}, ArgumentError, "has the key 'func'"),
+        ({"constraints": {"type": "eq", "func": np.sum}}, ArgumentError, "has the unknown key 'func'"),
         (
             {"constraints": {"type": "eq", "fun": np.sum, "arg": 3.0}},
             ArgumentError,
-            "(?s)has the key 'arg'.*did you mean 'args'",
+            "(?s)has the unknown key 'arg'.*did you mean 'args'",
         ),
         ({"constraints": {"type": "eq"}}, ArgumentError, "a constraint has no 'fun'"),
         ({"constraints": {"fun": np.sum}}, ArgumentError, "a constraint has no 'type'"),
@@ -536,3 +537,12 @@ print(*sorted(name for name in sys.modules if name.split(".")[0] == "scipy"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not done.stdout.split()
+
+
+def test_sparse_linear_constraints_stay_sparse() -> None:
+    class Sparse(scipy.sparse.csr_array):  # type: ignore[misc, unused-ignore]
+        def toarray(self, *args: Any, **kwargs: Any) -> Any:
+            raise AssertionError("a matrix of constraints is not to become dense")
+
+    rows = scipy.optimize.LinearConstraint(Sparse(scipy.sparse.eye_array(50)), 0.0, 1.0)
+    check_constraint(rows, "gt.nlp")

@@ -135,16 +135,16 @@ def check_constraint(given: Any, caller: str) -> None:
         unknown = next((key for key in given if key not in KEYS), None)
         missing = next((key for key in KEYS[:2] if key not in given), None)
         if unknown is not None:
-            problem = f"has the key {unknown!r}"
+            problem = f"has the unknown key {unknown!r}"
             similar = nearest(str(unknown), [*KEYS])
-            remedy = f"did you mean {similar!r}?" if similar else remedy
+            remedy = f"did you mean {similar!r}?" if similar else f"the keys are {', '.join(map(repr, KEYS))}"
         elif missing is not None:
             problem = f"has no {missing!r}"
         elif str(given["type"]).lower() not in TYPES:
             problem = f"has the type {given['type']!r}"
         else:
             return check_callable(given["fun"], caller)
-    elif isinstance(given, list | tuple) or constraints_of(given) is None:
+    elif not (hasattr(given, "lb") and (hasattr(given, "A") or hasattr(given, "fun"))):
         problem = f"is {kind_of(given)}"
     else:
         return None

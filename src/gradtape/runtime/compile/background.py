@@ -109,7 +109,7 @@ solving: Final = Patience(SOLVER_SHARE)
 def share_of_interpreter() -> Share:
     """Return what the interpreter may take for a program that is made now."""
     if _thread.parts:
-        return Share(_thread.parts[-1], True)
+        return Share(_thread.parts[-1], config.compile != "background")
     return Share(SHARE if config.compile == "background" else 0.0, False)
 
 
@@ -148,7 +148,7 @@ class Compilation(Generic[T]):
         Whether the interpreter may be stopped, and what it has computed be computed again.
     per_step : float
         Seconds that the interpreter is expected to take for a node, where a call compiles and no thread: nodes are counted and no time is
-        measured, so that each run of a script computes the same digits.
+        measured, so that each run of a script with the same kernels on the disk computes the same digits.
     """
 
     __slots__ = (
