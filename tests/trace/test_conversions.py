@@ -542,6 +542,9 @@ def test_arrays_that_are_broadcast_together_are_asked_for_their_shape_and_elemen
         both.reset()
         first, second = next(both)
         assert both.index == 1
+        assert isinstance(both, np.broadcast)
+        three, plain = np.broadcast(both, np.ones((2, 1, 1))), np.broadcast(plain, np.ones((2, 1, 1)))
+        assert (three.shape, three.numiter) == (plain.shape, plain.numiter)
         return np.sum(out * np.arange(6.0).reshape(3, 2)) * first * second
 
     slope = gradient_by_differences(function, x)

@@ -664,6 +664,7 @@ def test_messages_name_the_function_that_is_called(transform: Any) -> None:
 
     for number in range(4):
         named(f"double{number}")(X)
+    named("a")(X)  # a letter of the names of the transforms
     with pytest.warns(gt.errors.CompileWarning, match=r"\bhalf0\b.* could not be compiled") as caught:
         named("half0")(X.astype(np.float16))
     assert len(caught) == 1

@@ -109,7 +109,7 @@ class SharedSite(CallSite):
     by_parts = True
 
     named_by: str
-    """The name of a function in that of the program."""
+    """The part of `name` that is the name of the function."""
 
     def __init__(self, function: Callable[..., Any], name: str, static: StaticArguments) -> None:
         super().__init__(function, name, static)
@@ -152,8 +152,10 @@ class SharedSite(CallSite):
     ) -> Specialisation | None:
         """Trace one call, whose side effects are undone if it is not kept; messages name the function that is called."""
         called = _name_of(call.objects[0])
-        self.name = self.explain.name = self.name.replace(self.named_by, called)
-        self.named_by = called
+        before, found, after = self.name.rpartition(self.named_by)
+        if found:
+            self.name = self.explain.name = before + called + after
+            self.named_by = called
         accept = accept or (lambda _: True)
         return super().trace(call, captures, dynamic_trips=dynamic_trips, accept=accept)
 

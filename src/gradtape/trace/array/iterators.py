@@ -203,12 +203,15 @@ class Broadcast:
         Those of `numpy.broadcast`.
     """
 
+    __class__ = property(lambda self: np.broadcast)  # type: ignore[assignment] # isinstance asks it
+
     def __init__(self, *operands: Any) -> None:
-        self._arrays = np.broadcast_arrays(*operands)
+        self._operands = [part for each in operands for part in _parts_of(each)]
+        self._arrays = np.broadcast_arrays(*self._operands)
         self.shape: tuple[int, ...] = self._arrays[0].shape
         self.ndim = self.nd = len(self.shape)
         self.size = int(np.prod(self.shape, dtype=int))
-        self.numiter = len(operands)
+        self.numiter = len(self._operands)
         self.reset()
 
     def reset(self) -> None:
@@ -224,3 +227,10 @@ class Broadcast:
         place = _coordinates(self.index, self.shape)
         self.index += 1
         return tuple(array[place] for array in self._arrays)
+
+
+def _parts_of(operand: Any) -> list[Any]:
+    """Return what an operand of `numpy.broadcast` stands for: those of another one, or itself."""
+    if type(operand) is Broadcast:
+        return operand._operands
+    return [each.base for each in operand.iters] if type(operand) is np.broadcast else [operand]

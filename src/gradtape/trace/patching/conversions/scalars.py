@@ -151,7 +151,8 @@ _ITERATORS: Final[dict[type, Any]] = {np.nditer: ArrayIterator, np.broadcast: Br
 
 
 def _iterator(cls: type, *args: Any, **kwargs: Any) -> Any:
-    is_traced = cls in _ITERATORS and find_traced([*args, *kwargs.values()]) is not None
+    given = [*args, *kwargs.values()]
+    is_traced = cls in _ITERATORS and (find_traced(given) is not None or Broadcast in map(type, args))
     return _ITERATORS[cls](*args, **kwargs) if is_traced else NotImplemented
 
 
