@@ -210,6 +210,7 @@ def closed(
         If there is more than a program can keep.
     """
     trace = compiled_trace()
+    assert trace is not None
     nodes, leaves = extract(
         ends, recording.sources, stop=lambda value: not with_constants and trace not in value.tags
     )

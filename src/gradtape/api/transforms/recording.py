@@ -12,7 +12,8 @@ import numpy as np
 from gradtape.api.operands import fitted, traceable, traceable_operand
 from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.jit import Jitted
-from gradtape.api.units import RATES, Unit, common_unit, leaf_units, magnitudes, per_argument, scaled
+from gradtape.api.units import RATES, common_unit, leaf_units, magnitudes, per_argument, scaled
+from gradtape.containers.unit_library import Unit
 from gradtape.errors import GradtapeError, StructureError, kind_of
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal

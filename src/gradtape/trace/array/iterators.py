@@ -203,7 +203,7 @@ class Broadcast:
         Those of `numpy.broadcast`.
     """
 
-    __class__ = property(lambda self: np.broadcast)  # type: ignore[assignment] # isinstance asks it
+    __class__ = property(lambda self: np.broadcast)  # isinstance asks it
 
     def __init__(self, *operands: Any) -> None:
         self._operands = [part for each in operands for part in _parts_of(each)]
