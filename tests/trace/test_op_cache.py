@@ -293,7 +293,7 @@ def test_jacobians_of_a_known_structure_are_not_derived_again():
     np.testing.assert_allclose(
         jacobian(2.0).numpy(), np.diag(np.cos(x) * x[::-1]) + np.diag(np.sin(x))[:, ::-1]
     )
-    assert min(calls_of(jacobian, 3.0) for _ in range(3)) <= 170  # modules imported since are searched once
+    assert min(calls_of(jacobian, 3.0) for _ in range(3)) <= 175  # modules imported since are searched once
 
 
 def test_jacobians_of_rows_that_mix_are_refused_each_time():
