@@ -239,9 +239,11 @@ def _substituted(outs: Sequence[Value], nodes: Sequence[Node], becomes: dict[Val
     """Return what `outs` become when nodes are applied to other values."""
     for node in nodes if becomes else ():
         inputs = tuple([becomes.get(value, value) for value in node.inputs])
-        copy = Node(node.op, inputs, node.params, node.site)
+        node_copy = Node(node.op, inputs, node.params, node.site)
         tags = merge_tags(inputs)
-        copy.outs = copied_outs = tuple(Value(out.aval, copy, out.index, None, tags) for out in node.outs)
+        node_copy.outs = copied_outs = tuple(
+            Value(out.aval, node_copy, out.index, None, tags) for out in node.outs
+        )
         keep_names(node.outs, copied_outs)
         becomes.update(zip(node.outs, copied_outs, strict=True))
     return [becomes.get(out, out) for out in outs]
