@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.api.debug.arithmetic import normal, rounded_off
+from gradtape.api.debug.call import Call
 from gradtape.api.debug.linalg import evaluate_extended, refined
 from gradtape.api.debug.nonsmooth.recording import op_by_op, run_checked
 from gradtape.api.debug.programs import KnownCalls, NotKept, closed, depends_on_trace, guard_ways
 from gradtape.api.debug.unrolled import UnrolledLoops, compute_op_by_op, in_place_of_loops
-from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.recording import Recording
-from gradtape.errors import ArgumentError, GradtapeError, kind_of
+from gradtape.errors import ArgumentError, GradtapeError
 from gradtape.ir.graph import Graph, Literal, Node, Value, constant, extract, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import is_inexact
@@ -33,7 +33,7 @@ from gradtape.trace.source.sites import user_site
 from gradtape.transforms.call import inlined
 from gradtape.transforms.observers import DerivativeSite
 from gradtape.transforms.vjp import vjp as pulled
-from gradtape.trees import TreeSpec, flatten, unflatten
+from gradtape.trees import unflatten
 
 EXTENDED: Final = np.longdouble
 """The arithmetic of the second run: 64 bits instead of 53 on x86-64, 113 in software on other machines, where it is not that of doubles."""
@@ -159,7 +159,7 @@ def digits(f: Callable[..., Any], *args: Any) -> Digits:
     >>> gt.debug.digits(lambda x: 2 * np.sin(x / 2) ** 2 / x**2, 1e-7).value > 15
     True
     """
-    check_callable(f, "gt.debug.digits")
+    call = Call("digits", f, args, "fc")
     if not HAS_EXTENDED:
         raise ArgumentError(
             "gt.debug.digits: long double is double on this machine",
@@ -167,29 +167,15 @@ def digits(f: Callable[..., Any], *args: Any) -> Digits:
             why="the second run needs more digits",
             remedy="run it on x86-64",
         )
-    leaves, spec = flatten(args)
-    moving = [k for k, leaf in enumerate(leaves) if np.asarray(leaf).dtype.kind in "fc"]
-    if not moving:
-        raise ArgumentError(
-            "gt.debug.digits: no argument is a float",
-            where=user_site(),
-            why=f"got {', '.join(map(kind_of, leaves)) or 'no argument'}",
-            remedy="pass floats",
-        )
-
     with np.errstate(all="ignore"):
-        run = _Run(*_computed(f, leaves, spec, moving))
+        run = _Run(*_computed(call))
         value, slopes = run.digits(run.targets), run.digits(run.gradient)
         losses = run.losses() if min(value.least, slopes.least) < ENOUGH else ()
-    gradient_nest: list[Any] = [None] * len(leaves)
-    for k, part in zip(moving, slopes.elements, strict=True):
-        gradient_nest[k] = part
-    nest = unflatten(spec, gradient_nest)
     return Digits(
         value.least,
         slopes.least,
         unflatten(run.result_spec, value.elements),
-        nest[0] if len(nest) == 1 else nest,
+        call.nest(slopes.elements),
         losses,
     )
 
@@ -272,26 +258,18 @@ class _KeptNodes(_Nodes):
         return data
 
 
-def _computed(
-    function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec, moving: Sequence[int]
-) -> tuple[_Nodes, dict[Value, Any]]:
-    """Return what computes value and gradient, and its numbers: known from the calls before, or of a run op by op."""
-    floats = [leaves[k] for k in moving]
+def _computed(call: Call) -> tuple[_Nodes, dict[Value, Any]]:
+    """Return the nodes of value and gradient, and all numbers: known from the calls before, or of a run op by op."""
+    floats = [call.leaves[k] for k in call.moving]
     try:
-        nodes, frame = KnownCalls("digits", function, leaves, spec, moving, "fc", _analysed)(floats)
+        nodes, frame = KnownCalls(call, _analysed)(floats)
         return nodes, nodes.computed(list(map(np.asarray, [*floats, *frame])))
     except NotKept:
         pass
 
-    def of_floats(*floats: Any) -> Any:
-        given = list(leaves)
-        for k, value in zip(moving, floats, strict=True):
-            given[k] = value
-        return function(*unflatten(spec, given))
-
     with op_by_op():
         recording = Recording("gt.debug.digits", tuple(floats))
-        run_checked(recording, of_floats, lambda values: None)
+        run_checked(recording, call, lambda values: None)
         found = _Nodes(recording)
         compute_op_by_op(found.gradient, all_ancestors=True)
     values = [*found.leaves, *found.sources, *[out for node in found.nodes for out in node.outs]]
@@ -336,30 +314,30 @@ class _Run:
                 if operand not in shadow:
                     shadow[operand] = _widened(np.asarray(operand.data))  # a literal
             operands = [shadow[operand] for operand in node.inputs]
-            results = _evaluated(node, operands, self._numbers, rng)
-            rest = None
-            if low is not None and isinstance(node.op, Matrix):
-                results = refined(node.op.name, operands, node.params, results, rng)
-            if low is not None and len(results) == 1:
-                rest = rounded_off(
-                    node, operands, [low.get(operand, 0.0) for operand in node.inputs], results[0]
-                )
-            if rest is not None and low is not None and np.all(np.isfinite(rest)):
-                (out,) = node.outs
-                shadow[out], low[out] = normal(results[0], rest)
-                continue
-            if low is not None and any(np.any(low.get(operand, 0.0)) for operand in node.inputs):
-                # the low parts end here: what they were is as random as what is rounded off without them
-                operands = [
-                    np.where(low[x] == 0, wide, wide * (1 + _noise(wide, rng))) if x in low else wide
-                    for x, wide in zip(node.inputs, operands, strict=True)
-                ]
-                results = _evaluated(node, operands, self._numbers, rng)
-                if isinstance(node.op, Matrix):
-                    results = refined(node.op.name, operands, node.params, results, rng)
+            results = self._results(node, operands, rng, refines=low is not None)
+            if low is not None:
+                lows = [low.get(operand, 0.0) for operand in node.inputs]
+                rest = rounded_off(node, operands, lows, results[0]) if len(results) == 1 else None
+                if rest is not None and np.all(np.isfinite(rest)):
+                    (out,) = node.outs
+                    shadow[out], low[out] = normal(results[0], rest)
+                    continue
+                if any(map(np.any, lows)):  # the low parts end here, and are replaced by random rounding
+                    operands = [
+                        wide * (1 + _noise(wide, rng) * (rest != 0)) if np.any(rest) else wide
+                        for wide, rest in zip(operands, lows, strict=True)
+                    ]
+                    results = self._results(node, operands, rng, refines=True)
             for out, result in zip(node.outs, results, strict=True):
                 shadow[out] = _perturbed(node, operands, result, rng)
         return shadow
+
+    def _results(
+        self, node: Node, operands: list[NDArray], rng: np.random.Generator, refines: bool
+    ) -> list[NDArray]:
+        results = _evaluated(node, operands, self._numbers, rng)
+        is_refined = refines and isinstance(node.op, Matrix)
+        return refined(node.op.name, operands, node.params, results, rng) if is_refined else results
 
     def _is_certain(self, value: Value) -> bool:
         """Return whether both runs agree on the error of a result, or say that it has none."""
@@ -750,9 +728,11 @@ def remedy_for(node: Node, numbers: Numbers) -> str:
             return WITH_ITSELF[_op(plain[0])]
         if "sqrt" in (_op(plain[0]), _op(plain[1])):
             return "(b**2 - c)/(b + np.sqrt(c)) for b - np.sqrt(c)"
-        if any(_is_square(part, numbers) for part in plain) and "divide" in map(
-            _op, plain
-        ):  # a mean less the square of another
+        has_square, has_quotient = (
+            any(_is_square(part, numbers) for part in plain),
+            "divide" in map(_op, plain),
+        )
+        if has_square and has_quotient:  # a mean less the square of another
             return "np.var(x), or np.mean((x - np.mean(x))**2), for np.mean(x**2) - np.mean(x)**2"
     if name == "log" and _op(operands[0]) in ("add", "subtract"):
         assert operands[0].node is not None

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
+from gradtape.api.debug.call import Call, replaced
 from gradtape.api.debug.unrolled import UnrolledLoops, compute_op_by_op
 from gradtape.api.transforms.jit import Jitted
 from gradtape.api.transforms.recording import Recording
@@ -89,15 +90,7 @@ class KnownCalls(Generic[T]):
 
     Parameters
     ----------
-    caller : str
-        The diagnosis.
-    function : callable
-    leaves, spec
-        Its arguments.
-    moving : sequence of int
-        Which of them the derivative is with respect to.
-    kinds : str
-        The kinds of their dtypes.
+    call : Call
     analyse : callable
         See `Analysis`.
 
@@ -107,39 +100,27 @@ class KnownCalls(Generic[T]):
         Where there is no program.
     """
 
-    def __init__(
-        self,
-        caller: str,
-        function: Callable[..., Any],
-        leaves: Sequence[Any],
-        spec: TreeSpec,
-        moving: Sequence[int],
-        kinds: str,
-        analyse: Analysis[T],
-    ) -> None:
-        if any(isinstance(leaf, Handle) for leaf in leaves):
+    def __init__(self, call: Call, analyse: Analysis[T]) -> None:
+        # The operation of a ufunc has the line of its call, and calls of all lines share a program.
+        if isinstance(call.function, np.ufunc | BuiltinFunctionType):
             raise NotKept
-        if isinstance(
-            function, np.ufunc | BuiltinFunctionType
-        ):  # its operation has the line of the call, and calls share a program
+        if any(isinstance(leaf, Handle) for leaf in call.leaves):
             raise NotKept
-        parts = tuple([(type(leaf), leaf) if type(leaf) in _PLAIN else None for leaf in leaves])
+        parts = tuple([(type(leaf), leaf) if type(leaf) in _PLAIN else None for leaf in call.leaves])
         traces: _Traces[T] = _Traces()
-        run = _recorder(caller, traces, parts, spec, kinds, analyse)
-        program = program_of_calls((caller, parts, spec), function, run, _compiled, traces)
+        run = _recorder(call.diagnosis, traces, parts, call.spec, call.kinds, analyse)
+        program = program_of_calls((call.diagnosis, parts, call.spec), call.function, run, _compiled, traces)
         if program is None:
             raise NotKept
-        self._function = function
+        self._function = call.function
         self._program, self._traces = program
-        places = [place for place, part in enumerate(parts) if part is None]
-        self._leaves = [leaves[place] for place in places]
-        self._moving = [places.index(place) for place in moving]
+        positions = [k for k, part in enumerate(parts) if part is None]
+        self._leaves = [call.leaves[k] for k in positions]
+        self._moving = [positions.index(k) for k in call.moving]
 
     def __call__(self, floats: Sequence[Any], further: Sequence[Any] = ()) -> tuple[T, Sequence[NDArray]]:
         """Return what belongs to the trace of a call, and what its program has computed."""
-        leaves = list(self._leaves)
-        for k, value in zip(self._moving, floats, strict=True):
-            leaves[k] = value
+        leaves = replaced(self._leaves, self._moving, floats)
         with patient:
             found = self._program(self._function, *leaves, *further)
         if found is NOT_SHARED:
@@ -151,7 +132,7 @@ class KnownCalls(Generic[T]):
 
 
 def _recorder(
-    caller: str,
+    diagnosis: str,
     traces: _Traces[T],
     parts: Sequence[Any],
     spec: TreeSpec,
@@ -159,27 +140,21 @@ def _recorder(
     analyse: Analysis[T],
 ) -> Callable[..., Any]:
     """Return what is compiled of functions: of calls with parts of a structure, some of which are given."""
-    places = [place for place, part in enumerate(parts) if part is None]
+    positions = [k for k, part in enumerate(parts) if part is None]
+    constants = [part if part is None else part[1] for part in parts]
 
     def run(function: Callable[..., Any], *leaves: Any) -> Any:
-        given, further = leaves[: len(places)], leaves[len(places) :]
-        arguments: list[Any] = [part if part is None else part[1] for part in parts]
-        for place, leaf in zip(places, given, strict=True):
-            arguments[place] = leaf
+        arguments = replaced(constants, positions, leaves[: len(positions)])
+        further = leaves[len(positions) :]
         moving = [
-            place
-            for place in places
-            if isinstance(arguments[place], Handle) and arguments[place].dtype.kind in kinds
+            k for k in positions if isinstance(arguments[k], Handle) and arguments[k].dtype.kind in kinds
         ]
 
         def of_floats(*floats: Any) -> Any:
-            moved = list(arguments)
-            for place, value in zip(moving, floats, strict=True):
-                moved[place] = value
-            return function(*unflatten(spec, moved))
+            return function(*unflatten(spec, replaced(arguments, moving, floats)))
 
         with config.override(loops="trace", reroll=False):
-            recording = Recording(f"gt.debug.{caller}", tuple([arguments[place] for place in moving]))
+            recording = Recording(f"gt.debug.{diagnosis}", tuple([arguments[k] for k in moving]))
             one, outputs = analyse(recording, of_floats, further)
         number = traced_number(traces.add(one), recording.sources)
         return (number, *[Array(value) for value in outputs])

@@ -208,10 +208,8 @@ class TracedBody:
         self._checks, self._failing = 0, number
         tag.recording, tag.over, tag.draws = True, False, self._draws
         stack, mapped = contexts.stack, contexts.mapped
-        contexts.stack, contexts.mapped = (
-            [context for context in stack if not isinstance(context, InBody)],
-            [],
-        )
+        contexts.stack = [context for context in stack if not isinstance(context, InBody)]
+        contexts.mapped = []
         try:
             for handle, value in self._given:
                 if handle.value is not value:

@@ -4,6 +4,7 @@
 reaction   errors                                         next
 ========== ============================================== ==========================================================
 TRANSLATE  a value is not known, or a loop is long        functions are translated from their code, once for each site
+CLASSES    other threads have read data of classes        these are checked by value
 PINNED     captured numbers are as arguments              those that Python asks for are checked by value
 BY_VALUE   hidden inputs may be the cause                 captures are checked by value; at last, the error stands
 OP_BY_OP   an outcome, or a debugger, needs the numbers   the call site runs the function itself
@@ -94,14 +95,14 @@ class Reaction(Enum):
     """What follows an error that ends a trace; see the table of the module."""
 
     TRANSLATE = auto()
+    CLASSES = auto()
     PINNED = auto()
     BY_VALUE = auto()
-    CLASSES_BY_VALUE = auto()
     OP_BY_OP = auto()
     FINAL = auto()
 
 
-class _ReadElsewhere(BaseException):
+class _ReadElsewhere(Exception):
     """Raised where other threads have read data of classes during a trace: the code may have started them, and has constants from them."""
 
 
@@ -233,15 +234,14 @@ class Tracer:
         before = self.translates, self.inner
         try:
             return self._translated_at_need(request)
-        except _ReadElsewhere:
-            self.substitutes_classes = False
-            captures.take(self.capture(call, captures.substitutes))
-            return self._by_inputs_or_value(request)
         except Exception as error:
             raise_interruption(error)
             reaction = self._reaction(error, captures)
-            if reaction is Reaction.PINNED:
-                self.unpinned, self.translates, self.inner = None, *before
+            if reaction in (Reaction.CLASSES, Reaction.PINNED):
+                if reaction is Reaction.CLASSES:
+                    self.substitutes_classes = False
+                else:
+                    self.unpinned, self.translates, self.inner = None, *before
                 captures.take(self.capture(call, captures.substitutes))
                 return self._by_inputs_or_value(request)
             if reaction is not Reaction.BY_VALUE:
@@ -273,7 +273,7 @@ class Tracer:
 
     def _reaction(self, error: BaseException, captures: CaptureSet) -> Reaction:
         if isinstance(error, _ReadElsewhere):
-            return Reaction.CLASSES_BY_VALUE
+            return Reaction.CLASSES
         if self._reason_to_translate(error) is not None:
             return Reaction.TRANSLATE
         if self.unpinned and not isinstance(error, OutcomeFailed):

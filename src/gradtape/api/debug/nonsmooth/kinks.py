@@ -14,8 +14,7 @@ from gradtape.api.debug.nonsmooth.recording import Point, Recorded, Run, Switch,
 from gradtape.api.debug.nonsmooth.switches import Margins, margins_of
 from gradtape.api.debug.programs import NotKept
 from gradtape.api.debug.unrolled import Iterations
-from gradtape.api.transforms.callables import check_callable
-from gradtape.errors import ArgumentError, kind_of
+from gradtape.errors import ArgumentError
 from gradtape.habits import suggests_keywords
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray
@@ -185,7 +184,7 @@ def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
     >>> gt.debug.kinks(lambda x: np.sum(np.abs(x) ** 2), np.array([0.0, 1.0]))
     comparisons at or near a kink or jump: 0 of 2
     """
-    check_callable(f, "gt.debug.kinks")
+    point = Point(f, args)
     if not isinstance(near, int | float | np.number) or not near >= 0:
         raise ArgumentError(
             f"gt.debug.kinks: near is {near!r}",
@@ -193,16 +192,6 @@ def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
             why="it is a distance",
             remedy="near=1e-6",
         )
-    leaves, spec = flatten(args)
-    moving = [k for k, leaf in enumerate(leaves) if np.asarray(leaf).dtype.kind == "f"]
-    if not moving:
-        raise ArgumentError(
-            "gt.debug.kinks: no argument is a float",
-            where=user_site(),
-            why=f"got {', '.join(map(kind_of, leaves)) or 'no argument'}",
-            remedy="pass floats",
-        )
-    point = Point(f, leaves, spec, moving)
     try:
         found, seen = _crossed(Kept(point), near)
     except NotKept:
@@ -418,7 +407,7 @@ def _across(
     gradients = None
     stationary = None
     if close[0].gradient is not None and close[1].gradient is not None:
-        gradients = point.nest(close[0].gradient), point.nest(close[1].gradient)
+        gradients = point.nest_of(close[0].gradient), point.nest_of(close[1].gradient)
         stationary = None if jump else _holds_zero(close[0].gradient, close[1].gradient)
     return Kink(
         kind="jump" if jump else "kink",
@@ -428,7 +417,7 @@ def _across(
         count=candidate.instances,
         margin=abs(candidate.margin),
         distance=distance,
-        direction=point.nest(direction),
+        direction=point.nest_of(direction),
         slopes=(at_point.nest(close[0].slope), at_point.nest(close[1].slope)),
         returned=at_point.nest(at_point.slope),
         gradients=gradients,

@@ -1,8 +1,6 @@
-"""Runs by programs that are kept from earlier calls: value, derivative and all that switches compare, in one program.
+"""Runs by programs that are kept from earlier calls: value, derivative and all operands of switches, in one program.
 
-The program is that of functions of one code (`sharing`), and is traced anew where a change of what the function reads, or another way of
-Python through it, needs another one. What only some calls ask for, such as the gradient of one difference, has a program of its own, made
-of the same nodes when it is first asked for.
+What only some calls need, such as the gradient of one difference, has a program of its own, made of the same nodes when it is first needed.
 """
 
 from __future__ import annotations
@@ -150,9 +148,7 @@ class Kept(Run):
 
     def __init__(self, point: Point) -> None:
         super().__init__(point)
-        self._calls = KnownCalls(
-            "kinks", point.function, point.leaves, point.spec, point.moving, "f", _analysed
-        )
+        self._calls = KnownCalls(point, _analysed)
         self._resting = [np.zeros_like(array)[()] for array in point.floats]
         self._traced, here, arrays = self._called(point.vector, None)
         if here.gradient is not None:

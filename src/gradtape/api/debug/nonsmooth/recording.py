@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradtape.api.debug.call import Call
 from gradtape.api.debug.nonsmooth.switches import SWITCHES, comparisons, conditions
 from gradtape.api.debug.unrolled import Iterations, UnrolledLoops, compute_op_by_op, in_place_of_loops
 from gradtape.api.tape.tape import GradientTape
@@ -30,33 +31,16 @@ from gradtape.transforms.vjp import vjp as pulled
 from gradtape.trees import TreeSpec, flatten, unflatten
 
 
-class Point:
-    """A function of its floating arguments, as one vector, at a point.
+class Point(Call):
+    """A function of its floating arguments, as one vector, at a point."""
 
-    Parameters
-    ----------
-    f : callable
-    leaves, spec
-        Its arguments.
-    moving : sequence of int
-        Which of them are floats.
-    """
-
-    def __init__(
-        self, f: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec, moving: Sequence[int]
-    ) -> None:
-        self.function, self.leaves, self.spec, self.moving = f, leaves, spec, moving
-        self.floats = [np.asarray(leaves[k]) for k in moving]
+    def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
+        super().__init__("kinks", function, args, "f")
+        self.floats = [np.asarray(self.leaves[k]) for k in self.moving]
         ends = [0, *itertools.accumulate(array.size for array in self.floats)]
         self._places = list(map(slice, ends, ends[1:]))
         self.vector = vector_of(self.floats)
         self.size = max(1.0, float(np.max(np.abs(self.vector), initial=0.0)))
-
-    def __call__(self, *floats: Any) -> Any:
-        leaves = list(self.leaves)
-        for k, value in zip(self.moving, floats, strict=True):
-            leaves[k] = value
-        return self.function(*unflatten(self.spec, leaves))
 
     def arrays(self, vector: NDArray) -> list[Any]:
         """Return a vector as floats."""
@@ -65,13 +49,9 @@ class Point:
             for place, array in zip(self._places, self.floats, strict=True)
         ]
 
-    def nest(self, vector: NDArray) -> Any:
-        """Return a vector in the containers of all arguments, of the one alone if there is one; None for what is no float."""
-        leaves: list[Any] = [None] * len(self.leaves)
-        for k, value in zip(self.moving, self.arrays(vector), strict=True):
-            leaves[k] = value
-        nest = unflatten(self.spec, leaves)
-        return nest[0] if len(nest) == 1 else nest
+    def nest_of(self, vector: NDArray) -> Any:
+        """Return a vector in the containers of the arguments."""
+        return self.nest(self.arrays(vector))
 
 
 class Switch(NamedTuple):
